@@ -12,6 +12,7 @@ import msgspec
 
 from tracediff import model as m
 from tracediff.companions.model import Kpi, KpiRow, Result
+from tracediff.model.observed import Observed, ObservedPart
 
 SCRIPT = "<script>alert(1)</script>"
 PIPE = "a|b"
@@ -67,6 +68,13 @@ TOTAL_CANDIDATE = math.fsum(CANDIDATE.values())
 DELTA = TOTAL_CANDIDATE - TOTAL_BASELINE
 TAIL = CANDIDATE["gc"] - BASELINE["gc"]  # collections run in rare steps: the typical step has none
 TYPICAL = DELTA - TAIL
+
+# The first sentences, by hand. 1,140.4 us are 105.8 us and 10.2 % more than 1,034.6 us; 95.1 us of them are in _schedule.
+WHAT = f"Slower with pr {SCRIPT}: generation step 1,035 -> 1,140 us (+106 us, +10.2 %)."
+WHY = "+95.1 us of it: host work in _schedule."
+COUNTS = (
+    f"By count: 149 -> 141 kernels per step in {SCRIPT}, garbage collections in 6 of 145 -> 45 of 145 steps."
+)
 
 SQL = """SELECT n.start, n.end - n.start AS duration
 FROM NVTX_EVENTS AS n JOIN StringIds AS s ON s.id = n.textId
@@ -350,13 +358,36 @@ def _generation() -> m.Phase:
     tail = m.Delta(
         BASELINE["gc"], CANDIDATE["gc"], TAIL, TAIL - 5_900.0, TAIL + 5_900.0, 0.0, 0.012, 5_900.0, 9_000.0
     )
+    mean = m.Delta(TOTAL_BASELINE, TOTAL_CANDIDATE, DELTA, DELTA - 18_400.0, DELTA + 21_100.0)
     start = m.Change(9_800_000.0, 9_900_000.0, 100_000.0)
     return msgspec.structs.replace(
         _phase("generation", TOTAL_BASELINE, TOTAL_CANDIDATE, 145),
-        verdict="regressed", typical=typical, tail=tail, start=start, share=1.0, start_share=0.03,
+        verdict="regressed", typical=typical, mean=mean, tail=tail, start=start, share=1.0, start_share=0.03,
         time_share=m.Shares(0.677, 1.0), runs=m.Pair(5, 5), steps=m.Pair(117, 117), workload="ops", repeated=True, judged=True,
         host_speed=1.01,
     )  # fmt: skip
+
+
+def _observed() -> Observed:
+    typical = _generation().typical
+    assert typical is not None
+    parts = [ObservedPart(1, 95_100.0, 95_100.0 / TYPICAL)]
+    return Observed(
+        "generation", "typical", typical.baseline_ns, typical.candidate_ns, TYPICAL, typical.ci_low_ns, typical.ci_high_ns, parts
+    )  # fmt: skip
+
+
+def _structure() -> list[m.StructureRow]:
+    steps: dict[str, Any] = {"phase": "generation", "baseline_steps": 145, "candidate_steps": 145}
+    return [
+        m.StructureRow(
+            kind="kernels", range=SCRIPT, baseline=149, candidate=141, certain=True, baseline_any=145, candidate_any=145, **steps
+        ),
+        m.StructureRow(
+            kind="collections", baseline=0.04, candidate=0.31, certain=True, rate=True, baseline_any=6, candidate_any=45, p_value=1e-9,
+            **steps,
+        ),
+    ]  # fmt: skip
 
 
 def _gaps() -> list[m.GapRow]:
@@ -419,13 +450,11 @@ def full() -> Result:
         ),
         verdict="regressed",
         headline=m.Headline(
-            "Regressed: +106 us (+10.2 %) per generation step, all of it from host work in _schedule.",
-            "host_work",
-            TYPICAL,
-            "confirmed",
-            "generation",
+            f"{WHAT} {WHY} {COUNTS}", "host_work", TYPICAL, "confirmed", "generation", WHAT, WHY, COUNTS
         ),
-        verdict_reason="Host work in _schedule shows in all 5 runs. Rare steps add +23.5 us per mean step: Python GC.",
+        observed=_observed(),
+        structure=_structure(),
+        verdict_reason="A repeat would show +87.8 to +124 us (95 %): 5 + 5 runs.",
         verdict_facts=m.VerdictFacts("phase", "generation"),
         step=step,
         phases=[
@@ -728,9 +757,9 @@ def minimal() -> Result:
         inputs=m.Inputs(_side("a", "a", 1), _side("b", "b", 1)),
         verdict="inconclusive",
         headline=m.Headline(
-            "Inconclusive: no phase has enough matching steps on both sides.", "", 0.0, "within_noise", ""
+            "Unclear with b: nothing that both sides have was measured.", "", 0.0, "within_noise", ""
         ),
-        verdict_reason="With one run on a side run-to-run noise is not measured: the interval assumes the usual one.",
+        verdict_reason="",
         step=m.Step(900_000.0, 900_000.0, 0.0, -4_000.0, 4_000.0, None, m.Pair(1, 1), m.Pair(29, 29)),
         phases=[],
         accounting=m.Accounting(accounting, dict(accounting), dict.fromkeys(accounting, 0.0), 0),

@@ -37,12 +37,11 @@ def test_the_comment_begins_with_the_verdict_and_ends_with_its_marker(result: Re
     lines = render_markdown(result).splitlines()
     assert lines[-1] == MARKER
     verdict = {
-        "regressed": "▲ Regressed",
-        "likely_regressed": "▲ Regressed",
-        "inconclusive": "? Inconclusive",
+        "regressed": "**▲ Slower with ",
+        "likely_regressed": "**△ Slower with ",
+        "inconclusive": "**? Unclear with ",
     }
-    sign, text = verdict[result.verdict].split(" ", 1)
-    assert lines[0].startswith(f"{'△' if result.verdict.startswith('likely') else sign} {text}: ")
+    assert lines[0].startswith(verdict[result.verdict]) and lines[0].endswith("**")
 
 
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
@@ -95,7 +94,8 @@ def test_names_are_shown_literally() -> None:
 def test_the_numbers_are_the_results() -> None:
     text = render_markdown(sample.full())
     for figure in (
-        "| generation | ▲ Regressed | 1,034.6 | 1,140.4 | +105.8 ± 18.0 | +10.2 % | +23.5 ± 5.9 |",
+        "| generation | ▲ Slower | 1,034.6 | 1,140.4 | +105.8 | +10.2 % | +87.8 to +123.8 |",
+        "| its mean |  | 1,038.6 | 1,167.9 | +129.3 | +12.4 % | +110.9 to +150.4 |",
         "+95.1 ± 7.6 us per generation step",
         "1,038.6 us",
         "1,167.9 us",
@@ -115,7 +115,7 @@ def hostile(name: str) -> Result:
             return {one: walk(item, one) for one, item in value.items()}
         named = {"label", "title", "next", "note", "range", "kernel", "thread", "names", "message", "baseline", "candidate",
                  "previous", "metric", "unit", "reason", "verdict_reason", "domain", "name", "phase", "power_note",
-                 "api", "slug", "generation", "source_baseline", "holder_thread", "family"}  # fmt: skip
+                 "what", "why", "counts", "api", "slug", "generation", "source_baseline", "holder_thread", "family"}  # fmt: skip
         return name if isinstance(value, str) and key in named else value
 
     return msgspec.convert(walk(msgspec.to_builtins(whole)), type(whole))
@@ -261,13 +261,16 @@ def test_causes_and_pictures_are_linked_where_the_page_is_known() -> None:
     page = "https://ci.example/runs/7/report.html"
     text = render_markdown(sample.full(), link=page, pictures=["drawn/step-strip.svg"])
     causes = [f"{page}#finding-{rank}" for rank in (1, 2, 3)]
-    assert links(text) == [*causes, page, "https://ci.example/runs/7/drawn/step-strip.svg"]
+    assert links(text) == [page, "https://ci.example/runs/7/drawn/step-strip.svg", *causes]
     assert "[step strip](" in text
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    assert "run-to-run noise is assumed, not measured" in render_markdown(sample.minimal())
-    assert "Typical steps, ± 95 % CI; 5 + 5 runs" in render_markdown(sample.full())
+    reason = "A repeat would show -4.00 to +9.00 us (95 %): one run a side, so the interval is an assumption."
+    assert f"\n\n{reason}\n\n" in render_markdown(
+        msgspec.structs.replace(sample.minimal(), verdict_reason=reason)
+    )
+    assert "A repeat: 95 % interval of the change; 5 + 5 runs" in render_markdown(sample.full())
 
 
 def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:
@@ -276,28 +279,28 @@ def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:
     shown, folded = text.split("<details>", 1)
     assert shown.count("\n- **") == 3 and "2 more causes" in folded
     assert (
-        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in all 5 runs; all of the change; thread `executor`"
+        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in all 5 runs; 90 % of the change; thread `executor`"
         in shown
     )
     assert "| 7 | 2 kernels became 1" in folded  # its own number, whatever stands before it
-    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 causes within noise" in folded
+    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 smaller causes, timelines" in folded
 
 
 def test_only_the_first_cause_has_advice_and_no_change_has_none() -> None:
     whole = sample.full()
-    first = f"Next: {whole.findings[0].next.rstrip('.')}."
+    first = f"Next: {whole.findings[0].next.rstrip('.')}."  # a line of the first screen
     text = render_markdown(whole)
     assert first in text and text.count("Next: ") == 1
     none = render_markdown(msgspec.structs.replace(whole, verdict="no_change"))
-    assert "Next: " not in none and "of the change;" not in none and "of the change;" in text
+    assert "Next: " not in none and "% of the change;" not in none and "90 % of the change;" in text
 
 
 def test_sides_that_cannot_be_compared_get_no_delta() -> None:
     headline = Headline("Not comparable: other GPUs (gpu).", "", 0.0, "within_noise", "")
     result = msgspec.structs.replace(sample.full(), verdict="not_comparable", headline=headline)
     text = render_markdown(result)
-    assert text.splitlines()[0] == "× Not comparable: other GPUs (gpu)."
-    assert "| generation |  | 1,034.6 | 1,140.4 |  |  |\n" in text and "+105.8" not in text
+    assert text.splitlines()[0] == "**× Not comparable: other GPUs (gpu).**"
+    assert "| generation |  | 1,034.6 | 1,140.4 |  |  |  |\n" in text and "+105.8" not in text
 
 
 def test_what_was_not_compared_is_told_at_once_where_it_is_much() -> None:

@@ -23,7 +23,7 @@ BAD = "<script>alert(1)</script>"
 
 def node(parent: int, kind: str, baseline: float, candidate: float, **more) -> CauseNode:
     return CauseNode(
-        parent, kind, baseline, candidate, candidate - baseline, 0.0, more.pop("level", "likely"), **more
+        parent, kind, baseline, candidate, candidate - baseline, more.pop("level", "likely"), **more
     )
 
 

@@ -13,7 +13,7 @@ from tests.report import sample
 from tests.report.golden import check
 from tracediff import model as m
 from tracediff.model import Result
-from tracediff.report import kernel_words, phase_table, waterfall
+from tracediff.report import kernel_words, waterfall
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -68,20 +68,18 @@ def test_markup_in_names_is_text() -> None:
 def test_the_verdict_is_a_word_and_the_numbers_are_the_results() -> None:
     text = render(sample.full())
     first, second, *_ = text.splitlines()
-    assert f"{first} {second}" == (
-        "▲ Regressed: +106 us (+10.2 %) per generation step, all of it from host work in _schedule."
-    )
+    assert f"{first} {second}" == (f"▲ {sample.WHAT}")
     (row,) = [line for line in text.splitlines() if line.startswith("  generation  ")]
     assert row.split() == [
         "generation",
-        "Regressed",
+        "Slower",
         "1,034.6",
         "1,140.4",
-        "+105.8",
-        "±",
-        "18.0",
         "+10.2",
         "%",
+        "+87.8",
+        "to",
+        "+123.8",
     ]
     assert "5 + 5 runs" in text and "1,038.6 us" in text and "1,167.9 us" in text
     for figure in ("+97.2 us", "+23.5 us", "-7.2 us"):
@@ -98,7 +96,7 @@ def test_a_terminal_without_unicode() -> None:
     plain = sample.minimal()
     text = render(plain, encoding="ascii")
     assert "####" in text
-    assert "Inconclusive" in text
+    assert "Unclear" in text
 
 
 def test_more_findings_on_request() -> None:
@@ -123,29 +121,25 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
         return kernel_words.none_changed(msgspec.structs.replace(whole, kernels=rows))
 
     assert len(still) == 8
-    assert said(0) == "None of 8 rows changed its time beyond noise when all are tested together."
-    assert said(5).startswith(
-        "None of 3 rows changed its time beyond noise when all are tested together; 5 others were not tested, as"
-    )
-    assert "; another was not tested, as" in said(1)
-    assert said(8).startswith("None of 8 rows was tested")
+    # ± 0.9 us are more than 5 % of the fifth and the sixth row, 4.3 and 5.1 us
+    assert said(0) == "No change in 6 kernel rows; 2 not tested."
+    assert said(1) == "No change in 5 kernel rows; 3 not tested."
+    assert said(5) == "No change in 2 kernel rows; 6 not tested."
+    assert said(8) == "Kernels: not tested."
 
 
 def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> None:
     whole = sample.full()
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
-    assert (
-        "None of 8 rows changed its time beyond noise when all are tested" in text
-        and "Kernels that" not in text
-    )
+    assert "No change in 6 kernel rows; 2 not tested." in text and "Kernels that" not in text
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
     text = render(msgspec.structs.replace(whole, kernels=untested, phases=unjudged))
     assert "Kernels that differ most; the steps are too few to test them" in text
     text = render(msgspec.structs.replace(whole, kernels=untested))
     assert "not tested, as they depend on the shapes of the steps" in " ".join(text.split())
-    assert "None of 8 rows" not in text and "within noise" not in text.partition("Kernels that")[2]
+    assert "No change in" not in text and "within noise" not in text.partition("Kernels that")[2]
     assert "Kernels that changed most" in render(
         msgspec.structs.replace(whole, kernels=[*calm, whole.kernels[0]])
     )
@@ -244,26 +238,25 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     raw = io.StringIO()
     render_terminal(sample.full(), Console(file=raw, width=200), top=10)
     text = raw.getvalue()
-    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 runs; all of the change" in text
+    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 runs; 90 % of the change" in text
     assert "elsewhere: +88.0 us per context step (likely)" in text
     assert (
         "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; with it launch latency -0.3 us" in text
     )
-    assert "Within noise: " in text and "+4.7 ± 18.8 us per generation step; 1 more" in text
+    assert "2 smaller ones, which may be noise, are in the HTML report and the JSON" in text
 
 
-def test_an_estimate_beyond_its_own_interval_is_not_called_noise() -> None:
-    """+4.7 ± 3.0 us, one of many places: it may be so by chance, but 0 is not in it."""
+@pytest.mark.parametrize(("half", "said"), [(3_000.0, "not certain"), (30_000.0, "may be noise")])
+def test_an_estimate_beyond_its_own_interval_is_not_called_noise(half: float, said: str) -> None:
+    """+20 ± 3 us, one of many places: it may be so by chance, but 0 is not in it. 20 us are 1.9 % of the step."""
     whole = sample.full()
-    beyond = [
-        msgspec.structs.replace(one, ci_low_ns=one.delta_ns - 3_000.0, ci_high_ns=one.delta_ns + 3_000.0)
-        if one.level == "within_noise"
-        else one
-        for one in whole.findings
-    ]
+    (one, *_) = [one for one in whole.findings if one.level == "within_noise"]
+    one = msgspec.structs.replace(
+        one, delta_ns=20_000.0, ci_low_ns=20_000.0 - half, ci_high_ns=20_000.0 + half
+    )
     raw = io.StringIO()
-    render_terminal(msgspec.structs.replace(whole, findings=beyond), Console(file=raw, width=200), top=10)
-    assert "Not certain: " in raw.getvalue() and "Within noise: " not in raw.getvalue()
+    render_terminal(msgspec.structs.replace(whole, findings=[one]), Console(file=raw, width=200), top=10)
+    assert f" us per generation step; {said}; " in raw.getvalue()
 
 
 def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
@@ -273,33 +266,16 @@ def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
         generation, phase="mixed", verdict="inconclusive", judged=False, share=0.1
     )
     lines = render(msgspec.structs.replace(whole, phases=[generation, mixed])).splitlines()
-    rows = [" ".join(line.split()) for line in lines if " ± " in line]
-    assert rows[:3] == [
-        "generation Regressed 1,034.6 1,140.4 +105.8 ± 18.0 +10.2 %",
-        "mixed too few steps 1,034.6 1,140.4 +105.8 ± 18.0 +10.2 %",
-        "all steps 1,038.6 1,167.9 +129.3 ± 19.8 +12.4 %",
+    rows = [" ".join(line.split()) for line in lines if re.search(r"[\d.]+ to [+-]?[\d.]+$", line)]
+    assert rows == [
+        "generation Slower 1,034.6 1,140.4 +10.2 % +87.8 to +123.8",
+        "its mean 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
+        "mixed too few steps 1,034.6 1,140.4 +10.2 % +87.8 to +123.8",
+        "its mean 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
+        "all steps 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
     ]
 
 
 def test_signs_of_sentences_are_ascii_where_the_terminal_has_no_more() -> None:
-    text = render(sample.minimal(), encoding="ascii")
-    assert "+/- 4.0" in text
-
-
-def test_an_interval_without_zero_is_not_left_without_a_word() -> None:
-    """567 ± 290 us with four runs a side: no test of so few runs can decide a second phase; with five it did not."""
-    whole = sample.full()
-    generation = whole.phases[1]
-    change = msgspec.structs.replace(
-        generation.typical, delta_ns=567_000.0, ci_low_ns=277_000.0, ci_high_ns=857_000.0
-    )
-
-    def words_of(runs: int, low: float) -> str:
-        one = msgspec.structs.replace(
-            generation, verdict="inconclusive", typical=msgspec.structs.replace(change, ci_low_ns=low),
-            runs=type(whole.step.runs)(runs, runs),
-        )  # fmt: skip
-        return phase_table.table(msgspec.structs.replace(whole, phases=[one])).rows[0].word
-
-    assert words_of(4, 277_000.0) == "Inconclusive, too few runs"
-    assert words_of(4, -1.0) == words_of(5, 277_000.0) == "Inconclusive"
+    text = render(sample.full(), encoding="ascii")
+    assert "+95.1 +/- 7.6 us" in text

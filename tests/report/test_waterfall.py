@@ -63,22 +63,6 @@ def test_what_the_categories_do_not_explain_is_a_row() -> None:
     assert (bars[-2].kind, bars[-2].delta_ns, bars[-2].label) == ("residual", 500, "not accounted for")
 
 
-def test_a_slower_host_is_a_bar_of_its_own() -> None:
-    """10 us of the host work's 97.2 us, and -2 us of launch calls."""
-    result = sample.full()
-    host = {"host_work": 10_000.0, "launch_api": -2_000.0}
-    delta = {key: value - host.get(key, 0.0) for key, value in result.accounting.delta.items()}
-    accounting = msgspec.structs.replace(result.accounting, delta=delta, host_speed=host)
-    bars = waterfall.build(msgspec.structs.replace(result, accounting=accounting)).bars
-    assert [(bar.kind, bar.delta_ns) for bar in bars[-2:]] == [
-        ("host_speed", 8_000),
-        ("candidate", 1_167_900),
-    ]
-    assert bars[-2].end_ns == 1_167_900
-    assert {bar.key: bar.delta_ns for bar in bars}["host_work"] == 87_200
-    assert "host speed" not in waterfall.text_figure(waterfall.build(result))
-
-
 def test_a_category_of_one_side_only_is_not_compared() -> None:
     bars = {bar.key: bar for bar in waterfall.build(sample.one_sided()).bars}
     assert not bars["gil_wait"].captured
@@ -213,39 +197,34 @@ def test_marks_of_an_axis_by_powers_are_no_more_than_asked_for() -> None:
 
 
 def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:
-    """Typical: 1,000 + 90 + 10 = 1,100 us; what rare steps add: 5 + 15 = 20 us."""
+    """Typical: 1,000 + 100 = 1,100 us; with rare steps 1,005 + 115 = 1,120 us."""
     whole = sample.full()
     us = 1_000.0
 
-    def part(base: float, work: float, host: float) -> m.Accounting:
-        after = {"compute": 400 * us, "host_work": (base - 400 + work + host) * us}
+    def part(base: float, work: float) -> m.Accounting:
+        after = {"compute": 400 * us, "host_work": (base - 400 + work) * us}
         before = {"compute": 400 * us, "host_work": (base - 400) * us}
-        deltas = {"compute": 0.0, "host_work": work * us}
         return m.Accounting(
-            before, after, deltas, 0, host_speed={"host_work": host * us}, level={"host_work": "likely"}
+            before, after, {"compute": 0.0, "host_work": work * us}, 0, level={"host_work": "likely"}
         )
 
-    def size(base: float, change: float, host: float) -> m.Delta:
-        values = (base * us, (base + change + host) * us, change * us)
-        return msgspec.structs.replace(
-            typical, baseline_ns=values[0], candidate_ns=values[1], delta_ns=values[2]
-        )
+    def size(base: float, change: float) -> m.Delta:
+        return m.Delta(base * us, (base + change) * us, change * us, 0.0, 0.0)
 
     generation = whole.phases[1]
-    typical = generation.typical
-    assert generation.phase == "generation" and typical is not None
+    assert generation.phase == "generation"
     phase = msgspec.structs.replace(
-        generation, typical=size(1_000, 90, 10), tail=size(5, 15, 0), accounting=part(1_000, 90, 10), tail_accounting=part(5, 15, 0),
+        generation, typical=size(1_000, 100), mean=size(1_005, 115), accounting=part(1_000, 100), mean_accounting=part(1_005, 115),
     )  # fmt: skip
-    one = msgspec.structs.replace(whole, phases=[phase], verdict_facts=m.VerdictFacts("phase", "generation"))
+    one = msgspec.structs.replace(whole, phases=[phase])
     figure = waterfall.build(one)
     assert figure.of_what == "typical generation step"
     assert [(bar.key, bar.delta_ns / us) for bar in figure.shown if bar.captured] == [
-        ("baseline", 1_000), ("host_work", 90), ("host_speed", 10), ("candidate", 1_100)
+        ("baseline", 1_000), ("host_work", 100), ("candidate", 1_100)
     ]  # fmt: skip
-    rare = msgspec.structs.replace(one, verdict_facts=m.VerdictFacts("rare", "generation"))
-    figure = waterfall.build(rare)
+    of_mean = msgspec.structs.replace(whole.observed, of="mean")
+    figure = waterfall.build(msgspec.structs.replace(one, observed=of_mean))
     assert figure.of_what == "mean generation step"
     assert [(bar.key, bar.delta_ns / us, bar.level) for bar in figure.shown if bar.captured] == [
-        ("baseline", 1_005, None), ("host_work", 105, "likely"), ("host_speed", 10, None), ("candidate", 1_120, None)
+        ("baseline", 1_005, None), ("host_work", 115, "likely"), ("candidate", 1_120, None)
     ]  # fmt: skip

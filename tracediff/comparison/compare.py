@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cells import (
     Measured,
     Part,
+    PhaseCells,
     exposed,
     gil_exposed,
     hidden_time,
@@ -323,18 +324,21 @@ def _measured(
 
 
 def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[Phase]:
-    """Phases with the accounting of their typical step and of what rare steps add."""
-    levels = {(one.phase.steps.phase, one.part, one.place.cells[0]): one.level for one in judged.categories}
+    """Phases with the accounting of their typical and of their mean step."""
+    levels = {(one.phase.steps.phase, one.part, one.place.cells[0]): one for one in judged.categories}
 
-    def of(phase: str, part: Part) -> Accounting:
-        def level(cell: int, _: float) -> Evidence:
-            return levels.get((phase, part.name, cell), "within_noise")
+    def of(phase: PhaseCells, part: Part) -> Accounting:
+        def level(cell: int, delta: float) -> Evidence:
+            of_it = ("typical",) if part.name == "typical" else ("typical", "tail")
+            found = [levels[key] for name in of_it if (key := (phase.steps.phase, name, cell)) in levels]
+            along = [one.level for one in found if one.delta * delta > 0]
+            return min(along, key=get_args(Evidence).index, default="within_noise")
 
         return _accounting(measured, part.estimate, level)
 
-    known = {one.steps.phase: [of(one.steps.phase, part) for part in one.parts] for one in measured.phases}
+    known = {one.steps.phase: [of(one, part) for part in (one.typical, one.mean)] for one in measured.phases}
     return [
-        replace(row, accounting=known[row.phase][0], tail_accounting=known[row.phase][1])
+        replace(row, accounting=known[row.phase][0], mean_accounting=known[row.phase][1])
         if row.phase in known
         else row
         for row in phases

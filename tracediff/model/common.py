@@ -223,7 +223,7 @@ class Phase(PhaseTimes, frozen=True):
     host_speed: float | None = None
     odd_runs: list[OddRun] = []
     accounting: Accounting | None = None  # of the typical step
-    tail_accounting: Accounting | None = None  # of what rare steps add to the mean
+    mean_accounting: Accounting | None = None  # of its mean
 
 
 class StepSample(msgspec.Struct, frozen=True):

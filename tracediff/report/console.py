@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 
@@ -16,6 +17,8 @@ TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "
 MOST_WARNINGS = 500
 WIDE = 110  # columns from which a name and its figures share a line
 _LEAST_NAME = 32  # columns: names that are cut shorter look alike
+_TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
 _ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 
@@ -26,7 +29,7 @@ def has_unicode(console: Console) -> bool:
 
 def _plain(text: str, console: Console) -> str:
     """The text with this program's own signs in ASCII where the terminal has no more."""
-    return text if has_unicode(console) else text.replace("±", "+/-")
+    return text if has_unicode(console) else text.replace("±", "+/-").replace("\u2026", "...")
 
 
 def print_heading(console: Console, text: str) -> None:
@@ -43,8 +46,10 @@ def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2,
             for one in parts
         )
     )
+    text.plain = _UNIT.sub(_TIED, text.plain)
     for number, row in enumerate(text.wrap(console, max(20, console.width - indent - hang))):
         row.rstrip()
+        row.plain = row.plain.replace(_TIED, " ")
         console.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
 
 

@@ -16,7 +16,20 @@ from tracediff.model import Section
 Report = TypeVar("Report", bound=msgspec.Struct)
 
 _PROSE = frozenset(
-    {"title", "message", "next", "note", "verdict_reason", "reason", "power_note", "sentence", "text"}
+    {
+        "title",
+        "message",
+        "next",
+        "note",
+        "verdict_reason",
+        "reason",
+        "power_note",
+        "sentence",
+        "text",
+        "what",
+        "why",
+        "counts",
+    }
 )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from tracediff.model import Finding, Headline, Phase, Result
+from tracediff.kernels.names import short
+from tracediff.model import Check, Finding, Headline, Phase, Result
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
-from tracediff.report.causes import named
+from tracediff.report.causes import brief, named, run_name
 from tracediff.report.grammar import say
 
 _FEW = 4  # runs a side that confirm something
@@ -36,11 +37,36 @@ def lines(result: Result) -> list[str]:
     """The first screen of a result with its sentences, without lines that say nothing; the first stands out."""
     said = result.headline
     first = said.what or said.text or f"{words.VERDICTS[result.verdict].word}."
-    return [line for line in (first, said.why, said.counts, result.verdict_reason, advice(result)) if line]
+    told = (first, said.why, said.counts, result.verdict_reason, *_odd_runs(result), advice(result))
+    return [line for line in told if line]
+
+
+def _odd_runs(result: Result) -> list[str]:
+    """Runs that are left out, apart from the others of their side."""
+    said = []
+    for phase in result.phases:
+        for one in phase.odd_runs:
+            size, more = (
+                units.prose([one.delta_ns]).size(one.delta_ns),
+                "more" if one.delta_ns > 0 else "less",
+            )
+            said.append(
+                say(
+                    "odd",
+                    run=run_name(one.run),
+                    side=one.side,
+                    step=step_of(result, phase.phase),
+                    size=size,
+                    more=more,
+                )
+            )
+    return said
 
 
 def advice(result: Result) -> str:
-    """What to do about the cause that is named first; empty where it got faster."""
+    """What to do about the cause that is named first; empty where it got faster, or nothing changed."""
+    if result.verdict == "no_change":
+        return ""
     named_first = _finding(result, result.observed.parts[0]) if result.observed.parts else None
     return say("next", advice=named_first.next.rstrip(".")) if named_first and named_first.next else ""
 
@@ -62,10 +88,10 @@ def what(result: Result) -> str:
     both = {"before": _bare(before, prose), "after": after}
     step = step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
-        failed = next((one for one in result.comparability.checks if one.status == "fail"), None)
+        failed = _failed(result)
         name, message = (failed.name, failed.message) if failed else ("checks", "")
         return say(
-            "checks", message=message, name=name, step=words.sentence(step), before=before, after=after, baseline=result.inputs.baseline.label,
+            "checks", message=message, name=name, step=step[:1].upper() + step[1:], before=before, after=after, baseline=result.inputs.baseline.label,
             candidate=candidate,
         )  # fmt: skip
     slots = {
@@ -75,8 +101,9 @@ def what(result: Result) -> str:
         "change": _change(observed, prose),
         **both,
     }
-    if observed.of in ("length", "gpu", "typical"):
-        return say(observed.of, **slots)
+    of = _of(result)
+    if of != "mean":
+        return say(of, kernel=brief(short(result.verdict_facts.rung.kernel)), **slots)
     if observed.stops is None:
         return say("mean", typical=_typical(result), **slots)
     stops = observed.stops
@@ -84,6 +111,28 @@ def what(result: Result) -> str:
     if stops.every:
         return say("regular", every=_ordinal(stops.every), **slots)
     return say("stops", count=f"{stops.count}", total=f"{stops.total}", **slots)
+
+
+def change(result: Result) -> str:
+    """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, without the direction."""
+    observed = result.observed
+    prose = units.both(observed.baseline_ns, observed.candidate_ns)
+    before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
+    return say(
+        f"title_{_of(result)}", step=step_of(result, observed.phase), before=_bare(before, prose), after=after,
+        change=_change(observed, prose), kernel=brief(short(result.verdict_facts.rung.kernel)),
+    )  # fmt: skip
+
+
+def _of(result: Result) -> str:
+    """What the observed time is of: `rounds` of captures that were cut by the launches of a kernel."""
+    rounds = result.observed.of == "length" and result.verdict_facts.rung.kind == "rounds"
+    return "rounds" if rounds else result.observed.of
+
+
+def _failed(result: Result) -> Check | None:
+    """The first check that forbids a comparison."""
+    return next((one for one in result.comparability.checks if one.status == "fail"), None)
 
 
 def why(result: Result) -> str:
@@ -111,6 +160,8 @@ def counts(result: Result) -> str:
 def reason(result: Result) -> str:
     """What a repeat would show, and the one thing that most limits belief in it."""
     observed = result.observed
+    if result.verdict_facts.basis == "checks" and (failed := _failed(result)):
+        return say("failed", name=failed.name, baseline=failed.baseline, candidate=failed.candidate)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = units.prose([observed.ci_low_ns, observed.ci_high_ns])

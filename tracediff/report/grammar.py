@@ -10,12 +10,19 @@ PATTERNS: dict[str, str] = {
     "typical": "{direction} with {candidate}: {step} {before} -> {after} ({change}).",
     "mean": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}); the typical one {typical}.",
     "regular": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): every {every} {step} of the {side} stops for {stop}.",
-    "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): {count} of {total} {step}s of the {side} stop for {stop}.",
+    "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): the {side} stops for {stop} in {count} of {total} {step}s.",
     "length": "{direction} with {candidate}: the capture lasts {before} -> {after} ({change}).",
-    "gpu": "{direction} with {candidate}: GPU time of the capture {before} -> {after} ({change}).",
+    "rounds": "{direction} with {candidate}: time per launch of {kernel} {before} -> {after} ({change}).",
+    "gpu": "{direction} with {candidate}: GPU time per {step} {before} -> {after} ({change}).",
     "identical": "Same with {candidate}: every measured time is identical.",
     "checks": "Not comparable: {message} ({name}). {step}: {before} in {baseline}, {after} in {candidate}.",
     "nothing": "Unclear with {candidate}: nothing that both sides have was measured.",
+    "title_typical": "{step} {before} -> {after} ({change})",
+    "title_mean": "mean {step} {before} -> {after} ({change})",
+    "title_length": "capture {before} -> {after} ({change})",
+    "title_rounds": "time per launch of {kernel} {before} -> {after} ({change})",
+    "title_gpu": "GPU time per {step} {before} -> {after} ({change})",
+    "failed": "{name}: {baseline} against {candidate}.",
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "load": "The steps did other work: {before} -> {after} requests and tokens per {step}",
@@ -23,7 +30,7 @@ PATTERNS: dict[str, str] = {
     # By count.
     "counts": "By count: {counts}.",
     "count_workload": "{percent} of the launches have other grids (other work per step)",
-    "count_graph_kernels": "CUDA graphs launch {before} -> {after} of {of} kernels per {per}",
+    "count_graph_kernels": "{before} of {before_of} -> {after} of {after_of} kernels per {per} in CUDA graphs",
     "count_kernels": "{before} -> {after} kernels per {per}",
     "count_kernels_in": "{before} -> {after} kernels per {per} in {range}",
     "count_kernel": "{name} {before} -> {after} launches",
@@ -33,6 +40,7 @@ PATTERNS: dict[str, str] = {
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_bytes": "{name} {before} -> {after}",
     "count_rate": "{name} in {before} -> {after} steps",
+    "count_range": "range {name} entered {before} -> {after} times per {per}",
     "count_other": "{name} {before} -> {after}",
     # Would it repeat: the interval, and what most limits belief.
     "repeat": "A repeat would show {low} to {high} (95 %): {limit}.",
@@ -44,6 +52,8 @@ PATTERNS: dict[str, str] = {
     "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
     "share": "only {share} of the step time was compared",
     "within": "identical runs differ by as much",
+    # Runs that are in no mean.
+    "odd": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than that of the other runs.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
 }

@@ -168,7 +168,7 @@ def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
     facts = [
         words.brief_size(finding, words.unit(result)),
         f"{words.evidence(finding, result)}{f', {held}' if held and finding.level != 'within_noise' else ''}",
-        words.explains(finding),
+        words.explains(finding, result),
         words.parts_line(finding, words.finding_scale([finding])),
     ]
     place = [f"{name} {markdown_code(value, min(width, 60))}" for name, value in words.places(finding)[:2]]

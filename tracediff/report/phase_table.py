@@ -53,7 +53,7 @@ def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase)]
     if words.whole_captures(result):
-        out = [replace(line, phase="capture", unjudged="") for line in out]
+        out = [replace(line, phase=words.unit(result), unjudged="") for line in out]
     step = result.step
     return [
         *out,
@@ -146,15 +146,16 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
         return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
     verdict = phase.verdict if phase.judged else None
-    level: Evidence = "likely" if verdict in words.MOVED else "within_noise"
+    moved: Evidence = "likely" if verdict in words.MOVED else "within_noise"
+    of_mean = phase.verdict_of == "mean" and mean is not None
     out = [
         PhaseLine(
-            phase.phase, "typical", typical, scale, verdict, level, _shares(phase.time_share), _pair(phase.steps),
+            phase.phase, "typical", typical, scale, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
             _pair(phase.runs), "" if phase.judged else words.TOO_FEW,
         )
     ]  # fmt: skip
-    if mean is not None and _differs(mean, typical):
-        out.append(PhaseLine(phase.phase, "mean", mean, scale, level=_beyond(mean)))
+    if mean is not None and (of_mean or _differs(mean, typical)):
+        out.append(PhaseLine(phase.phase, "mean", mean, scale, verdict if of_mean else None, _beyond(mean)))
     if start is not None:
         part = f"{units.share(phase.start_share)} of steps"
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))

@@ -145,12 +145,9 @@ def _opening(result: Result) -> list[Block]:
 
 
 def _title(result: Result) -> str:
-    """`Slower: generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
-    word = words.VERDICTS[result.verdict].word
-    said = result.headline.what.removeprefix(f"{word} with {result.inputs.candidate.label}: ")
-    if result.verdict == "not_comparable" or said in ("", result.headline.what):
-        return word
-    return f"{word}: {said.rstrip('.')}"
+    """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
+    moved = result.observed.delta_ns and result.verdict != "not_comparable"
+    return first.change(result) if moved else words.VERDICTS[result.verdict].word
 
 
 def _summary(result: Result) -> list[Block]:
@@ -183,10 +180,10 @@ def _phases(result: Result) -> list[Block]:
         return []
     found = phase_table.table(result)
     rows: list[list[Span]] = [
-        [row.phase, row.word, Number(f"{row.baseline} → {row.candidate}"), Number(f"{row.delta} ({row.percent})"), Number(row.repeat)]
+        [f"{row.phase}: {row.word}" if row.word else row.phase, Number(f"{row.baseline} → {row.candidate}"), Number(f"{row.delta} ({row.percent})"), Number(row.repeat)]
         for row in found.rows
     ]  # fmt: skip
-    header = [f"{found.unit} per {words.unit(result)}", "Verdict", "Before → after", "Change", "A repeat"]
+    header = [f"{found.unit} per {words.unit(result)}", "Before → after", "Change", "A repeat (95 %)"]
     return [Table(header, rows)]
 
 
@@ -224,7 +221,7 @@ def _cause(result: Result) -> list[Block]:
     items: list[list[Span]] = []
     for finding in main[:FIRST]:
         held = words.held(result, finding) if finding.level != "within_noise" else ""
-        facts = (words.explains(finding), words.evidence(finding, result), held)
+        facts = (words.explains(finding, result), words.evidence(finding, result), held)
         said = "; ".join(one for one in facts if one)
         size = words.brief_size(finding, words.unit(result))
         items.append([Strong(f"{words.sentence(shorten(finding.title, 140))}: "), f"{size}; {said}."])

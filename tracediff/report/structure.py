@@ -8,6 +8,7 @@ from tracediff.report.causes import brief
 from tracediff.report.grammar import say
 
 _MOST = 3  # in the first sentences
+_MAIN = 0.5  # of the change of all kernels: a range that holds more of it is named in their place
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
 # These follow from others that are said: kernels of one name from kernels in all, launches of graphs from the kernels in them.
@@ -23,12 +24,8 @@ _FOLLOWS = {
 def brief_of(result: Result) -> list[str]:
     """The most telling differences of the phase that the first sentence is of, three at most."""
     mine = [one for one in result.structure if one.phase == result.observed.phase]
-    placed = {one.candidate - one.baseline for one in mine if one.kind == "kernels" and one.range}
-    mine = [
-        one
-        for one in mine
-        if one.kind != "kernels" or one.range or one.candidate - one.baseline not in placed
-    ]
+    placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
+    mine = [one for one in mine if one.kind != "kernels" or one.range or placed < _MAIN * _size(one)]
     kinds = {one.kind for one in mine}
     said: list[str] = []
     seen: set[str] = set()
@@ -40,6 +37,10 @@ def brief_of(result: Result) -> list[str]:
         seen.add(one.kind)
         said.append(sentence(one))
     return said
+
+
+def _size(row: StructureRow) -> float:
+    return abs(row.candidate - row.baseline)
 
 
 def sentence(row: StructureRow) -> str:
@@ -56,8 +57,8 @@ def sentence(row: StructureRow) -> str:
     if row.kind == "workload":
         return say("count_workload", percent=units.share(1 - min(row.baseline, row.candidate)))
     if row.kind == "graph_kernels":
-        of = units.count(row.candidate_of or 0.0)
-        return say("count_graph_kernels", of=of, **slots)
+        before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
+        return say("count_graph_kernels", before_of=before_of, after_of=after_of, **slots)
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
@@ -81,6 +82,8 @@ def sentence(row: StructureRow) -> str:
         return say(
             "count_rate", **slots | {"name": row.name or _PLAIN[row.kind], "before": one, "after": other}
         )
+    if row.kind == "ranges":
+        return say("count_range", **slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
 
 

@@ -169,7 +169,7 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
     facts = [
         words.evidence(finding, result),
         "" if noise else words.held(result, finding),
-        words.explains(finding),
+        words.explains(finding, result),
         words.both_sides(finding, scale, "->"),
     ]
     text = "; ".join(one for one in facts if one)

@@ -138,33 +138,12 @@ def _spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
             result.step.candidate_ns,
             f"mean {words.unit(result)}",
         )
+    if words.whole_captures(result):
+        return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, words.unit(result)
     name = "step" if phase.phase == "step" else f"{phase.phase} step"
-    typical, tail = phase.typical, phase.tail
-    if result.observed.of != "mean" or tail is None or phase.tail_accounting is None:
-        return phase.accounting, typical.baseline_ns, typical.candidate_ns, f"typical {name}"
-    both = _added(phase.accounting, phase.tail_accounting)
-    return (
-        both, typical.baseline_ns + tail.baseline_ns, typical.candidate_ns + tail.candidate_ns, f"mean {name}",
-    )  # fmt: skip
-
-
-def _added(one: Accounting, other: Accounting) -> Accounting:
-    """Two accountings as one; the level of a category is the better of those that moved as the sum did."""
-
-    def added(field: str) -> dict[str, float]:
-        first, second = getattr(one, field), getattr(other, field)
-        return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in first | second}
-
-    delta = added("delta")
-    level: dict[str, Evidence] = {
-        key: min(
-            (part.level[key] for part in (one, other) if key in part.level and part.delta[key] * total > 0),
-            key=list(words.LEVELS).index,
-            default=NOISE,
-        )
-        for key, total in delta.items()
-    }
-    return Accounting(added("baseline"), added("candidate"), delta, one.residual_ns, level=level)
+    if result.observed.of != "mean" or phase.mean is None or phase.mean_accounting is None:
+        return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, f"typical {name}"
+    return phase.mean_accounting, phase.mean.baseline_ns, phase.mean.candidate_ns, f"mean {name}"
 
 
 def _stack(

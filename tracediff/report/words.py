@@ -266,8 +266,9 @@ def steps_note(result: Result) -> str:
     )
     if not of_steps:
         return text
-    several = f"; {WHOLE}: their mean with rare steps and first uses" if len(result.phases) > 1 else ""
-    return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{several}"
+    several = len([one for one in result.phases if one.typical]) > 1
+    note = f"; {WHOLE}: their mean with rare steps and first uses" if several else ""
+    return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{note}"
 
 
 LISTED = 0.01  # of its step: a smaller cause is listed where it is sure
@@ -340,7 +341,9 @@ def whole_captures(result: Result) -> bool:
 
 
 def unit(result: Result) -> str:
-    """What times are of: a `step`, or a `capture` where captures were not cut."""
+    """What times are of: a `step`, or where captures were not cut a `capture`, or a `round` of the launches that both sides have."""
+    if result.verdict_facts.rung.kind == "rounds":
+        return "round"
     return "capture" if whole_captures(result) else "step"
 
 
@@ -374,13 +377,15 @@ def held(result: Result, finding: Finding) -> str:
     return text
 
 
-def explains(finding: Finding) -> str:
-    """What part of its phase's change a finding is; empty where that is no part: beyond 115 %, or against it."""
+def explains(finding: Finding, result: Result) -> str:
+    """What part of its phase's change a finding is; empty where nothing changed, the finding may be noise or goes beyond or against it."""
     share = finding.share
+    if finding.level == "within_noise" or result.verdict in ("no_change", "not_comparable"):
+        return ""
     if share is None or not 0.005 <= share <= 1.15 or finding.where.rank is not None:
         return ""
     of = "what rare steps changed" if finding.part == "tail" else "the change"
-    return f"all of {of}" if share >= 0.85 else f"{units.share(share)} of {of}"
+    return f"all of {of}" if share >= 0.95 else f"{units.share(share)} of {of}"
 
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:

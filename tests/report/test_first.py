@@ -1,0 +1,588 @@
+"""The first screen: sentences of facts that are made by hand, written by hand too, and those of real pairs with a planted change."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.report import sample
+from tests.test_scoreboard import result_of
+from tests.tiny import ROOT
+from tracediff import model as m
+from tracediff.companions.model import Result
+from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
+from tracediff.report import first, grammar, phase_table, words
+from tracediff.report.causes import named, spoken, title
+from tracediff.report.first import headline, reason
+from tracediff.report.phrases import power_note, with_words
+from tracediff.request import CompareRequest
+from tracediff.session import compare_request
+
+US = 1_000.0
+MS = 1_000 * US
+
+
+def delta(base: float, change: float, half: float, **more: Any) -> m.Delta:
+    """Times in us."""
+    return m.Delta(
+        base * US, (base + change) * US, change * US, (change - half) * US, (change + half) * US, **more
+    )
+
+
+def phase(name: str, typical: m.Delta, verdict: m.Verdict, **more: Any) -> m.Phase:
+    fields: dict[str, Any] = {"share": 0.5, "judged": True, "tail": delta(0.0, 0.0, 1.0)} | more
+    return m.Phase(name, None, verdict=verdict, typical=typical, **fields)
+
+
+def finding(cause: str, change: float, phase: str = "generation", **more: Any) -> m.Finding:
+    """A confirmed cause, us, +-1 us; `where`, `level`, `share` and the rest as given. What is within noise is +-300 us."""
+    where = msgspec.structs.replace(m.Where(**more.pop("where", {})), phase=phase)
+    fields: dict[str, Any] = {
+        "level": "confirmed",
+        "share": None,
+        "held": m.Held(5, 5),
+        "rank": 1,
+        "next": "",
+    } | more
+    half = 300 if fields["level"] == "within_noise" else 1
+    return m.Finding(
+        cause=cause, delta_ns=change * US, ci_low_ns=(change - half) * US, ci_high_ns=(change + half) * US, title="",
+        where=where, evidence=m.FindingEvidence("", []), baseline_ns=0.0, candidate_ns=change * US, **fields,
+    )  # fmt: skip
+
+
+def seen(
+    before: float, after: float, half: float, *parts: m.Finding, of: Any = "typical", **more: Any
+) -> Observed:
+    """What is observed of generation steps, us; each finding is a part with its size."""
+    change = after - before
+    fields: dict[str, Any] = {"phase": "generation"} | more
+    return Observed(
+        of=of, baseline_ns=before * US, candidate_ns=after * US, delta_ns=change * US, ci_low_ns=(change - half) * US,
+        ci_high_ns=(change + half) * US, **fields,
+        parts=[ObservedPart(one.rank, one.delta_ns, one.delta_ns / (change * US)) for one in parts],
+    )  # fmt: skip
+
+
+def result(verdict: m.Verdict, observed: Observed, *findings: m.Finding, **more: Any) -> Result:
+    """Five runs a side of `main` and of `pr`."""
+    whole = sample.full()
+    step = msgspec.structs.replace(
+        whole.step, time_share=more.pop("time_share", m.Shares(1.0, 1.0)), runs=more.pop("runs", m.Pair(5, 5))
+    )
+    inputs = msgspec.structs.replace(
+        whole.inputs, candidate=msgspec.structs.replace(whole.inputs.candidate, label="pr")
+    )
+    fields = {
+        "verdict_facts": m.VerdictFacts("phase", "generation"),
+        "phases": [GENERATION],
+        "structure": [],
+    } | more
+    return msgspec.structs.replace(
+        whole, inputs=inputs, verdict=verdict, observed=observed, findings=list(findings), step=step, **fields
+    )
+
+
+SCHEDULE = {"where": {"range": "_schedule", "thread": "executor"}}
+GENERATION = phase("generation", delta(1_000.0, 92.0, 8.0), "regressed")
+WORK = finding("host_work", 88.6, share=0.963, next="profile it.", **SCHEDULE)
+
+
+# What and why
+
+
+def test_the_change_and_its_cause_as_measured() -> None:
+    """92 of 1,000 us are 9.2 %."""
+    one = result("regressed", seen(1_000, 1_092, 8, WORK), WORK)
+    found = headline(one)
+    assert found.what == "Slower with pr: generation step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+    assert found.why == "+88.6 us of it: host work in _schedule." and found.counts == ""
+    assert found.text == f"{found.what} {found.why}"
+    assert (found.cause, found.delta_ns, found.level, found.phase) == (
+        "host_work",
+        92_000,
+        "confirmed",
+        "generation",
+    )
+    assert reason(one) == "A repeat would show +84.0 to +100 us (95 %): 5 + 5 runs."
+    told = msgspec.structs.replace(one, headline=found, verdict_reason=reason(one))
+    assert first.lines(told) == [found.what, found.why, reason(one), "Next: profile it."]
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ("typical", "generation step 1,000"), ("mean", "mean generation step 1,000"), ("length", "capture 1,000"),
+        ("gpu", "GPU time per generation step 1,000"),
+    ],
+)  # fmt: skip
+def test_the_change_alone_is_the_title_of_a_document(of: str, said: str) -> None:
+    one = result("regressed", seen(1_000, 1_092, 8, of=of))
+    assert first.change(one) == f"{said} -> 1,092 us (+92.0 us, +9.2 %)"
+
+
+def test_nothing_is_advised_where_nothing_changed() -> None:
+    one = result("no_change", seen(1_000, 1_004, 8, WORK), WORK)
+    assert first.advice(one) == "" and headline(one).what.startswith("Same with pr: ")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        ("regressed", "Slower"), ("likely_regressed", "Likely slower"), ("improved", "Faster"),
+        ("likely_improved", "Likely faster"), ("no_change", "Same"), ("inconclusive", "Unclear"),
+    ],
+)  # fmt: skip
+def test_the_direction_is_the_verdicts_word(verdict: m.Verdict, word: str) -> None:
+    """-92 of 1,092 us are -8.4 %."""
+    assert headline(result(verdict, seen(1_092, 1_000, 8))).what == (
+        f"{word} with pr: generation step 1,092 -> 1,000 us (-92.0 us, -8.4 %)."
+    )
+
+
+def test_parts_have_their_own_signs_and_one_unit() -> None:
+    more = finding("host_work", 1_500.0, rank=1, **SCHEDULE)
+    less = finding("launch_api", -400.0, rank=2, where={"range": "forward"})
+    one = result("regressed", seen(20_000, 21_000, 80, more, less), more, less)
+    assert headline(one).text == (
+        "Slower with pr: generation step 20.0 -> 21.0 ms (+1.00 ms, +5.0 %)."
+        " +1.50 ms of it: host work in _schedule; -0.400 ms of it: launch calls in forward."
+    )
+
+
+def test_a_change_without_a_part_is_not_left_without_a_why() -> None:
+    assert headline(result("improved", seen(1_000, 908, 8))).why == "No single cause holds a tenth of it."
+    assert headline(result("inconclusive", seen(1_000, 908, 200))).why == ""
+
+
+def test_ten_times_as_long_is_no_percentage() -> None:
+    assert "(+11.0 ms, 12x)" in headline(result("regressed", seen(1_000, 12_000, 8))).what
+
+
+def test_of_steps_without_phases_no_phase_is_said() -> None:
+    one = result("regressed", seen(1_000, 1_092, 8, phase="step"))
+    assert headline(one).what == "Slower with pr: step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+
+
+# Rare steps
+
+
+def stops(every: int, count: int, total: int, us: float) -> Stops:
+    return Stops("candidate", count, total, 0, total, every, us * US)
+
+
+def test_steps_that_stop_at_a_regular_distance_are_a_comb() -> None:
+    for every, ordinal in ((5, "5th"), (2, "2nd"), (3, "3rd"), (11, "11th"), (21, "21st"), (112, "112th")):
+        observed = seen(978, 1_708, 220, of="mean", stops=stops(every, 24, 112, 3_080.0))
+        assert headline(result("regressed", observed)).what == (
+            "Slower with pr: mean generation step 978 -> 1,708 us (+730 us, +74.6 %):"
+            f" every {ordinal} generation step of the candidate stops for 3.08 ms."
+        )
+
+
+def test_steps_that_stop_now_and_then_are_counted() -> None:
+    observed = seen(1_000, 1_800, 300, of="mean", stops=stops(0, 1, 60, 48_000.0))
+    assert headline(result("likely_regressed", observed)).what == (
+        "Likely slower with pr: mean generation step 1,000 -> 1,800 us (+800 us, +80.0 %):"
+        " the candidate stops for 48.0 ms in 1 of 60 generation steps."
+    )
+
+
+def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:
+    assert headline(result("regressed", seen(1_100, 1_400, 90, of="mean"))).what == (
+        "Slower with pr: mean generation step 1,100 -> 1,400 us (+300 us, +27.3 %); the typical one 1,000 -> 1,092 us."
+    )
+
+
+def test_rare_steps_are_counted_where_the_mean_is_named() -> None:
+    """`verdict_of` puts the verdict on the row of the mean; 110 of 1,000 us are 11 %."""
+    mean = delta(1_020.0, 110.0, 30.0)
+    rare = phase("generation", delta(1_000.0, 3.0, 8.0), "regressed", mean=mean, verdict_of="mean")
+    one = result("regressed", seen(1_020, 1_130, 30, of="mean"), phases=[rare])
+    rows = [(row.phase, row.word, row.delta) for row in phase_table.table(one).rows]
+    assert rows == [("generation", "", "+3.0"), ("its mean", "Slower", "+110.0")]
+
+
+# Whole captures, and what is no change of a step
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ("length", "Unclear with pr: the capture lasts 6,877 -> 775 ms (-6,102 ms, -88.7 %)."),
+        ("gpu", "Unclear with pr: GPU time per generation step 6,877 -> 775 ms (-6,102 ms, -88.7 %)."),
+    ],
+)
+def test_whole_captures(of: str, said: str) -> None:
+    observed = seen(6_877_000, 775_000, 90_000, of=of)
+    assert headline(result("inconclusive", observed)).what == said
+
+
+def test_rounds_of_the_launches_that_both_sides_have() -> None:
+    rung = m.Rung("rounds", "steps_missing", 21.0, 20.0, "void gemm_kernel<float>(int)")
+    facts = m.VerdictFacts("scatter", "step", rung=rung)
+    one = result("inconclusive", seen(1_000, 1_092, 200, of="length"), verdict_facts=facts)
+    assert headline(one).what == (
+        "Unclear with pr: time per launch of gemm 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+    )
+    assert words.unit(one) == "round" and first.change(one).startswith("time per launch of gemm 1,000")
+
+
+def test_identical_sides() -> None:
+    one = result("no_change", seen(1_000, 1_000, 0), verdict_facts=m.VerdictFacts("identical"))
+    assert headline(one).text == "Same with pr: every measured time is identical." and reason(one) == ""
+
+
+def test_nothing_was_measured() -> None:
+    assert headline(result("inconclusive", NOTHING)).text == (
+        "Unclear with pr: nothing that both sides have was measured."
+    )
+
+
+def test_sides_that_cannot_be_compared_still_show_both_figures() -> None:
+    checks = m.Comparability(False, [m.Check("gpu", "fail", "A100", "H200", "the sides ran on other GPUs")])
+    one = result(
+        "not_comparable", seen(1_000, 1_092, 8), verdict_facts=m.VerdictFacts("checks"), comparability=checks
+    )
+    assert headline(one).what == (
+        "Not comparable: the sides ran on other GPUs (gpu). Generation step: 1,000 us in main, 1,092 us in pr."
+    )
+    assert reason(one) == "gpu: A100 against H200."
+
+
+def test_other_batches_are_named_before_causes() -> None:
+    facts = m.VerdictFacts("scatter", "generation", load=m.Load(4_096.0, 8_192.0))
+    one = result("inconclusive", seen(1_000, 1_600, 8, WORK), WORK, verdict_facts=facts)
+    assert headline(one).why == (
+        "The steps did other work: 4,096 -> 8,192 requests and tokens per generation step;"
+        " +88.6 us of it: host work in _schedule."
+    )
+
+
+# By count
+
+
+def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureRow:
+    fields: dict[str, Any] = {
+        "phase": "generation", "certain": True, "baseline_steps": 112, "candidate_steps": 112, "baseline_any": 112,
+        "candidate_any": 112,
+    } | more  # fmt: skip
+    return m.StructureRow(kind=kind, baseline=before, candidate=after, **fields)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (counted("graph_kernels", 0, 136, baseline_of=151, candidate_of=149), "0 of 151 -> 136 of 149 kernels per step in CUDA graphs"),
+        (counted("kernels", 600, 4, range="optimizer"), "600 -> 4 kernels per step in optimizer"),
+        (counted("kernels", 351, 424), "351 -> 424 kernels per step"),
+        (counted("synchronisations", 1, 2, name="cudaStreamSynchronize"), "cudaStreamSynchronize 1 -> 2"),
+        (counted("code_loads", 1, 0, name="cuLibraryLoadData"), "cuLibraryLoadData 1 -> 0"),
+        (counted("kernel", 0, 13, name="transpose"), "transpose is new (13 per step)"),
+        (counted("kernel", 13, 0, name="transpose"), "transpose is gone (13 per step)"),
+        (counted("ranges", 1, 2, name="await"), "range await entered 1 -> 2 times per step"),
+        (counted("collections", 0.04, 0.21, rate=True, baseline_any=4, candidate_any=24), "garbage collections in 4 of 112 -> 24 of 112 steps"),
+        (counted("copies", 3, 3, name="[memcpy HtoD]", memory="pageable", baseline_bytes=4e6, candidate_bytes=8e6), "memcpy HtoD (pageable) 4.0 MB -> 8.0 MB"),
+        (counted("workload", 0.9, 0.6), "40 % of the launches have other grids (other work per step)"),
+        (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)  # fmt: skip
+def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
+    one = result("regressed", seen(1_000, 1_092, 8), structure=[row])
+    assert headline(one).counts == f"By count: {said}."
+
+
+def test_three_counts_of_the_phase_are_said_none_twice() -> None:
+    """A kernel of more launches follows from more kernels; the range that has most of those is named in place of all."""
+    rows = [
+        counted("kernels", 149, 141), counted("kernels", 149, 141, range="forward"), counted("kernel", 16, 8, name="gemm"),
+        counted("synchronisations", 1, 2, name="cudaStreamSynchronize"), counted("collections", 1, 2),
+        counted("allocations", 0, 3, name="cudaMalloc"), counted("synchronisations", 1, 9, name="cudaEventSynchronize", phase="mixed"),
+    ]  # fmt: skip
+    assert headline(result("regressed", seen(1_000, 1_092, 8), structure=rows)).counts == (
+        "By count: 149 -> 141 kernels per step in forward, cudaStreamSynchronize 1 -> 2, garbage collections 1 -> 2."
+    )
+
+
+# Would it repeat
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"runs": m.Pair(4, 5)}, "4 + 5 runs"),
+        ({"runs": m.Pair(3, 5)}, "3 + 5 runs are too few to confirm it"),
+        ({"runs": m.Pair(1, 5)}, "one run a side, so the interval is an assumption"),
+        ({"time_share": m.Shares(0.36, 0.9)}, "only 36 % of the step time was compared"),
+    ],
+)
+def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
+    one = result("regressed", seen(1_000, 1_092, 8), **more)
+    assert reason(one) == f"A repeat would show +84.0 to +100 us (95 %): {said}."
+
+
+def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
+    """20 of 92 us; 4 us are less than 5 % of it."""
+    slow = result("regressed", seen(1_000, 1_092, 40, host_speed_ns=20_000.0))
+    assert reason(slow).endswith(": up to 20.0 us of it may be a slower CPU.")
+    assert headline(slow).what.endswith("(+92.0 us, +9.2 %).")
+    assert reason(result("regressed", seen(1_000, 1_092, 40, host_speed_ns=4_000.0))).endswith(
+        ": 5 + 5 runs."
+    )
+    against = seen(1_000, 1_092, 40, host_speed_ns=-20_000.0)
+    assert reason(result("regressed", against)).endswith(": 5 + 5 runs.")
+    fast = phase("generation", delta(1_000.0, -41.0, 60.0), "inconclusive", host_speed=0.88)
+    hidden = m.VerdictFacts("scatter", "generation", host=True)
+    assert reason(result("inconclusive", seen(1_000, 959, 60), verdict_facts=hidden, phases=[fast])) == (
+        "A repeat would show -101 to +19.0 us (95 %): it vanishes at equal CPU speed (12 % faster on this candidate)."
+    )
+
+
+def test_runs_in_turns_on_one_machine_are_said_to_be_so() -> None:
+    turns = result("regressed", seen(1_000, 1_092, 8, hosts="one"))
+    assert reason(turns).endswith(": 5 + 5 runs took turns on one machine.")
+
+
+def test_a_change_within_noise_is_said_to_be_so() -> None:
+    assert reason(result("inconclusive", seen(1_000, 1_010, 30))) == (
+        "A repeat would show -20.0 to +40.0 us (95 %): identical runs differ by as much."
+    )
+
+
+def test_runs_that_are_left_out_are_named() -> None:
+    odd = m.OddRun("candidate", "pr_r3.sqlite.xz", 101_000.0, "host_work", 98_000.0, 1.08, left_out=True)
+    one = result(
+        "regressed", seen(1_000, 1_092, 8), phases=[msgspec.structs.replace(GENERATION, odd_runs=[odd])]
+    )
+    assert first.lines(one)[-1] == (
+        "Run pr_r3 of the candidate is left out: its typical generation step takes 101 us more than that of the other runs."
+    )
+
+
+def test_a_pattern_has_no_condition_and_each_is_used() -> None:
+    """What a sentence holds is decided on data: its slots are all filled, and each pattern is said somewhere."""
+    code = "".join((ROOT / f"tracediff/report/{name}.py").read_text() for name in ("first", "structure"))
+    quoted = set(re.findall(r'"([a-z_]+)"', code)) | {"count_dtype", "count_grid"}  # by the kind of the row
+    kinds = ("typical", "mean", "length", "rounds", "gpu")
+    of_observed = {*kinds, *(f"title_{of}" for of in kinds)}
+    assert set(grammar.PATTERNS) <= quoted | of_observed
+    with pytest.raises(KeyError):
+        grammar.say("typical", direction="Slower")
+
+
+# Causes and what stands beside them
+
+
+def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
+    facts = m.FindingFacts(match="name", baseline_mean_ns=4_060.0, candidate_mean_ns=33_830.0)
+    one = finding("kernel_time", 186.0, where={"kernel": "copy_kernel"}, facts=facts)
+    evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
+    assert title(msgspec.structs.replace(one, evidence=evidence)) == (
+        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per step"
+    )
+    assert named(one) == "slower copy kernels"
+
+
+def test_copies_are_written_without_brackets_wherever_they_stand() -> None:
+    where = {"kernel": "2 x [memcpy DtoH] + [memset] -> [memcpy HtoD]"}
+    one = finding("memcpy", 3.0, where=where, facts=m.FindingFacts(match="sequence"))
+    evidence = msgspec.structs.replace(one.evidence, count_baseline=8.0, count_candidate=4.0)
+    assert title(msgspec.structs.replace(one, evidence=evidence)) == (
+        "2 x memcpy DtoH + memset -> memcpy HtoD: 8 -> 4 per step"
+    )
+    assert spoken("2 x [memcpy DtoH] + [memset]") == "memcpy DtoH and memset"
+
+
+def test_rare_steps_are_counted_in_all_runs() -> None:
+    """One of 118 steps in one of three runs, 12 and 13 of 118 in two."""
+    rare = finding("gc", 50.0, part="tail", facts=m.FindingFacts(rare=m.RareFact(1 / 3, 12.5, 118, 118, 0)))
+    evidence = m.FindingEvidence("", [], runs_baseline_ns=[0, 0, 1], runs_candidate_ns=[9, 9])
+    rare = msgspec.structs.replace(rare, evidence=evidence)
+    note = with_words(result("regressed", seen(1_000, 1_092, 8), rare)).findings[0].note
+    assert note.startswith(
+        "Steps that it makes longer: 1 of 354 on the baseline, 25 of 236 on the candidate;"
+    )
+
+
+def test_in_how_many_runs_a_cause_holds() -> None:
+    """The candidate's runs are pr_r0 to pr_r4."""
+    one = result("regressed", seen(1_000, 1_092, 8))
+    every = [f"pr_r{number}.sqlite" for number in range(5)]
+    for held, said in (
+        (m.Held(5, 5), "in all 5 runs"),
+        (m.Held(5, 4, every[2:3]), "in 4 of 5 runs, not in pr_r2"),
+        (m.Held(5, 1, [*every[:3], every[4]]), "in 1 of 5 runs: pr_r3"),
+        (m.Held(4, 5, ["main_r1.sqlite"]), "in all 5 runs, and in main_r1 of the baseline"),
+    ):
+        assert words.held(one, finding("host_work", 1.0, held=held, **SCHEDULE)) == said
+    apart = m.OddRun("candidate", "pr_r4.sqlite", 400_000.0, "host_work", 400_000.0, left_out=True)
+    less = msgspec.structs.replace(GENERATION, runs=m.Pair(5, 4), odd_runs=[apart])
+    without = msgspec.structs.replace(one, phases=[less])
+    assert words.held(without, finding("host_work", 1.0, held=m.Held(5, 4), **SCHEDULE)) == "in all 4 runs"
+    few = finding("host_work", 1.0, held=m.Held(5, 1, every[1:4]), **SCHEDULE)
+    assert words.held(without, few) == "in 1 of 4 runs: pr_r0"
+    single = result("regressed", seen(1_000, 1_092, 8), runs=m.Pair(1, 5))
+    assert words.held(single, finding("host_work", 1.0, **SCHEDULE)) == ""
+
+
+def test_titles() -> None:
+    wait = finding(
+        "gil_wait", 1.0, where={"thread": "executor", "holder_thread": "await", "holder_range": "send"}
+    )
+    assert title(wait) == "GPU idle: the executor thread waits for the GIL, held by the await thread in send"
+    assert named(wait) == "waiting for the GIL held by the await thread in send"
+    launch = finding("launch_api", 1.0, where={"range": "forward", "api": "cudaGraphLaunch"})
+    assert title(launch) == "launch calls (time in cudaGraphLaunch) in forward"
+    for call, said in (("cudaMemsetAsync", "memset calls"), ("cudaMemcpyAsync", "copying calls")):
+        calls = finding(
+            "launch_api", 1.0, where={"range": "forward", "api": call}, facts=m.FindingFacts(copies=True)
+        )
+        assert title(calls) == f"{said} (time in {call}) in forward" and named(calls) == f"{said} in forward"
+    copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
+    assert named(copy) == "memcpy HtoD"
+    many = finding(
+        "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="sequence")
+    )
+    assert title(many).startswith("kernel replaced: a + b + c + 2 more -> f")
+    generated = {
+        "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT": "GEMM",
+        "2 x nvjet_sm90_tst_64x16 -> nvjet_sm90_tst_128x16": "GEMM",
+        "vectorized_elementwise_kernel<BinaryFunctor, MulFunctor> + vectorized_elementwise_kernel<silu_kernel>": "mul and silu",
+        "elementwise_kernel<direct_copy_kernel_cuda>": "direct_copy",
+        "vectorized_elementwise_kernel<CUDAFunctor_add>": "add",
+        "reduce_kernel<or_kernel_cuda>": "or_kernel_cuda",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma": "attention",
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "NCCL",
+        "vectorized_layer_norm_kernel": "vectorized_layer_norm",
+        "rms_norm": "rms_norm",
+    }  # fmt: skip
+    assert {name: spoken(name) for name in generated} == generated
+    assert named(many) == "replaced kernels (a, b and 3 more)"
+    assert title(finding("gc", 1.0, part="tail", **SCHEDULE)) == "Python GC in _schedule, in rare steps"
+
+
+def test_what_a_finding_explains_is_left_out_where_it_is_no_part() -> None:
+    slower, same = (result(verdict, seen(1_000, 1_092, 8)) for verdict in ("regressed", "no_change"))
+    shares = {
+        0.97: "all of the change",
+        0.9: "90 % of the change",
+        0.52: "52 % of the change",
+        1.3: "",
+        -0.2: "",
+        None: "",
+    }
+    for share, said in shares.items():
+        assert words.explains(finding("host_work", 1.0, share=share, **SCHEDULE), slower) == said
+        assert words.explains(finding("host_work", 1.0, share=share, **SCHEDULE), same) == ""
+        unsure = finding("host_work", 1.0, share=share, level="within_noise", **SCHEDULE)
+        assert words.explains(unsure, slower) == ""
+
+
+def test_what_these_runs_can_detect() -> None:
+    step = msgspec.structs.replace(
+        sample.full().step, baseline_ns=1e6, min_detectable_ns=48e3, runs_advised=9
+    )
+    assert power_note(step) == (
+        "The smallest change these runs can detect is 4.8 % (80 % power). For 2 % record 9 runs per side."
+    )
+
+
+def test_two_runs_do_not_say_how_many_are_enough() -> None:
+    two = msgspec.structs.replace(sample.full().step, runs=m.Pair(2, 2), runs_advised=5)
+    assert power_note(two).endswith(" Record 5 runs per side: only they tell how many show 2 %.")
+
+
+def test_all_sentences_are_filled_in() -> None:
+    told = with_words(result("regressed", seen(1_000, 1_092, 8, WORK), WORK))
+    assert told.headline.text == (
+        "Slower with pr: generation step 1,000 -> 1,092 us (+92.0 us, +9.2 %). +88.6 us of it: host work in _schedule."
+    )
+    assert told.verdict_reason == "A repeat would show +84.0 to +100 us (95 %): 5 + 5 runs."
+    assert told.findings[0].title == "host work in _schedule"
+    assert told.findings[0].next.startswith("profile the host code")
+
+
+def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None:
+    """Of 300 us the step gains 200, so waits take 100; a cause that went was not replayed."""
+    grown = finding("memcpy", 300.0, without=m.Projected(1_300 * US, 1_100 * US, 1_000 * US, 1_200 * US, [1]))
+    gone = finding("memcpy", -300.0)
+    grew, went = with_words(result("regressed", seen(1_000, 1_092, 8), grown, gone)).findings
+    assert grew.note == (
+        "Replayed without it: 1.10 ms instead of 1.30 ms per generation step (range 1.00 ms to 1.20 ms)."
+        " Waits that the cause hides now would take the rest of its time."
+    )
+    assert went.note == ""
+
+
+# Real pairs whose truth is known
+
+
+@cache
+def demo(*sides: str) -> Result:
+    """Bundles or folders of fixtures."""
+    paths = [ROOT / "fixtures" / one for one in sides]
+    request = CompareRequest(baseline=paths[0], candidate=paths[1] if len(paths) > 1 else None, cache=False)
+    return compare_request(request)
+
+
+def test_the_demo_says_what_its_own_clock_saw() -> None:
+    """The program's log: 0.977 -> 1.382 ms on average, +405 us. The holder keeps the GIL for 300 us per step."""
+    one = demo("bundles/hog300")
+    what, why, *_ = first.lines(one)
+    assert what == "Slower with hog300/candidate: generation step 972 -> 1,344 us (+372 us, +38.2 %)."
+    assert (
+        why == "+317 us of it: waiting for the GIL held by the await-response thread in serialize_responses."
+    )
+    assert "took turns on one machine" in one.verdict_reason
+    mean = one.phases[0].mean
+    assert mean is not None and mean.ci_low_ns < 405 * US < mean.ci_high_ns
+
+
+def test_a_comb_is_said_with_its_cause() -> None:
+    """A collection in _schedule in every fifth step, 3 ms long."""
+    what, why, counts, *_ = first.lines(demo("bundles/gc5"))
+    assert "every 5th generation step of the candidate stops for 3.0" in what and what.startswith("Slower ")
+    assert why.endswith("of it: Python GC in _schedule.") and "garbage collections in" in counts
+
+
+def test_fused_kernels_are_counted_where_the_step_is_unclear() -> None:
+    """Eight GEMMs fewer per step, and the silu kernels that take as much more."""
+    what, why, counts, *_ = first.lines(demo("demo/graph_a", "demo/graph_fused"))
+    assert what.startswith("Unclear with graph_fused: generation step 1,013 -> 972 us (-41.3 us, -4.1 %).")
+    assert (
+        "fused GEMMs" in why
+        and counts == "By count: 149 -> 141 kernels per step in [Executor] _forward_step."
+    )
+
+
+def test_graphs_name_themselves_and_own_what_they_save() -> None:
+    """The same program without and with CUDA graphs: 3.7 and 0.97 ms per step by its own labels."""
+    one = demo("captures/eager_a1.sqlite.xz", "demo/graph_a/graph_a1.sqlite.xz")
+    what, why, counts, *_ = first.lines(one)
+    assert re.match(
+        r"Likely faster with graph_a1: generation step 3,\d+ -> 9\d\d us \(-2,\d+ us, -7\d\.\d %\)", what
+    )
+    assert re.match(r"-2\.\d+ ms of it: CUDA graphs launch 0 -> 9\d % of the kernels", why)
+    assert re.match(r"By count: 0 of 1\d\d -> 1\d\d of 1\d\d kernels per step in CUDA graphs", counts)
+    back = demo("demo/graph_a/graph_a1.sqlite.xz", "captures/eager_a1.sqlite.xz")
+    other, because, *_ = first.lines(back)
+    assert re.match(r"Likely slower with eager_a1: generation step 9\d\d -> 3,\d+ us \(\+2,\d+ us", other)
+    assert re.match(r"\+2\.\d+ ms of it: CUDA graphs launch 9\d -> 0 % of the kernels", because)
+    assert back.observed.delta_ns == -one.observed.delta_ns
+
+
+def test_a_run_against_itself_is_identical() -> None:
+    one = demo("captures/eager_a1.sqlite.xz", "captures/eager_a1.sqlite.xz")
+    assert first.lines(one) == ["Same with eager_a1: every measured time is identical."]
+
+
+@pytest.mark.parametrize("name", ["aa_2x2", "aa_4x4", "aa_1x1", "aa_outlier"])
+def test_nulls_claim_nothing(name: str) -> None:
+    what, *others = first.lines(with_words(result_of(name)))
+    assert what.startswith(("Unclear with ", "Same with "))
+    assert not any(line.startswith(("By count", "No single cause")) for line in others)
