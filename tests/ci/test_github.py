@@ -50,12 +50,12 @@ def test_a_regression_fails_the_job(repository: Repository, forge: Forge) -> Non
         "baseline": repository.git("rev-parse", "main"), "candidate": repository.git("rev-parse", "HEAD"),
     }  # fmt: skip
     (comment,) = forge.comments
-    assert "Regressed: +1" in comment["body"].splitlines()[0]
+    assert "▲ Slower with " in comment["body"].splitlines()[0]
     assert "Gate `step:+3%` **failed**" in comment["body"]
     assert "[HTML report](https://github.example/artifacts/1)" in comment["body"]
     assert forge.tokens == {"ghs_job"} and forge.calls[-1][1] == "/repos/owner/repo/issues/12/comments"
     assert "::error" in done.log and "step:+3%" in done.log
-    assert done.summary.startswith("▲ Regressed") or "Regressed" in done.summary.splitlines()[0]
+    assert "▲ Slower with " in done.summary.splitlines()[0]
     kept = Path(runner.folder / "artifacts" / "tracediff")
     assert {path.name for path in kept.iterdir()} == {"plan.json", "plan.html", "plan.xml"}
     suite = ElementTree.parse(kept / "plan.xml").getroot()

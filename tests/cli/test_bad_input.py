@@ -129,7 +129,7 @@ def test_a_process_of_its_own(good, tmp_path):
     ("before", "after"),
     [
         (b'"start": "', b'"start": "x '),
-        (b'"what": "', b'"what": "99999 '),
+        (b'"what": "0', b'"what": "99999 0'),
         (b'"verdict_reason": "', b'"verdict_reason": "\x80'),
     ],
 )

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fixtures.builders import two_steps
 from tracediff.cli.main import cli
 
-OPTIONS = ("--min-steps", "1", "--no-cache")
+OPTIONS = ("--no-cache",)
 HINT = "give the folder `par/main` itself"
 
 
@@ -44,7 +44,7 @@ def test_not_comparable_says_how_the_ranks_came_about(folders, tmp_path):
     text = run("compare", par, one, *OPTIONS, "--json", str(out))
     result = json.loads(out.read_text())
     assert result["verdict"] == "not_comparable"
-    assert HINT in result["verdict_reason"]
+    assert HINT in result["headline"]["text"]
     assert [note["slug"] for note in result["warnings"]].count("taken-as-ranks") == 1
     assert HINT in text
 

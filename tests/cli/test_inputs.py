@@ -189,8 +189,6 @@ def test_results_are_known(command, tmp_path):
     words = [
         command,
         *[str(export)] * (2 if command == "compare" else 1),
-        "--min-steps",
-        "1",
         "--quiet",
         "--no-cache",
     ]

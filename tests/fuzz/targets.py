@@ -536,7 +536,7 @@ def _packed() -> Path:
 
 OPTIONS = (
     "--fail-on step:+5%", "--warn-on kernel:gemm:+1%", "--fail-on generation.p99:+5us", "--fail-on launches:+10", "--fail-on gc:+1ms", "--steps 2-4",
-    "--steps 2-/1-3", "--window 0.001s-2.5ms", "--window -1s/1us-", "--ranks 0,3-7", "--min-steps 2", "--kernel gemm*", "--step-regex step (?P<number>\\d+)",
+    "--steps 2-/1-3", "--window 0.001s-2.5ms", "--window -1s/1us-", "--ranks 0,3-7", "--top 2", "--kernel gemm*", "--step-regex step (?P<number>\\d+)",
     "--memory-limit 2GiB", "--threads 2", "--top 3", "--worst 2", "--step 3", "--step 1:2#1", "--run 1,1", "--max-events 500", "--latencies-warmup 4",
 )  # fmt: skip
 

@@ -253,7 +253,8 @@ def print_guarded(render: Callable[[Console], None], *, highlight: bool = True) 
     console = Console(highlight=highlight)
     with console.capture() as printed:
         render(console)
-    click.echo(guard(printed.get()), nl=False)
+    text = guard(printed.get()).encode(console.encoding, "backslashreplace").decode(console.encoding)
+    click.echo(text, nl=False)  # click would write UTF-8 to a terminal that has no more than ASCII
 
 
 def _render(name: str, path: Path, report: Report, output: Output) -> dict[Path, bytes]:

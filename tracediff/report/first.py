@@ -13,6 +13,7 @@ from tracediff.report.grammar import say
 
 _FEW = 4  # runs a side that confirm something
 _PART = 0.5  # of a side's step time: with less compared, that limits belief most
+_MOST_RUNS = 20  # a side that one would record for an answer
 _HOST = 0.05  # of the change: a smaller part is not worth a doubt
 
 
@@ -50,25 +51,28 @@ def _odd_runs(result: Result) -> list[str]:
                 units.prose([one.delta_ns]).size(one.delta_ns),
                 "more" if one.delta_ns > 0 else "less",
             )
-            said.append(
-                say(
-                    "odd",
-                    run=run_name(one.run),
-                    side=one.side,
-                    step=step_of(result, phase.phase),
-                    size=size,
-                    more=more,
-                )
-            )
+            slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
+            calls = _more(100 * (one.host_speed - 1)) if one.host_speed else ""
+            said.append(say("odd_host" if calls else "odd", size=size, more=more, calls=calls, **slots))
     return said
 
 
+def _more(percent: float) -> str:
+    """`61 % more time`, `12 % less`."""
+    return f"{abs(percent):.0f} % {'more time' if percent > 0 else 'less'}"
+
+
 def advice(result: Result) -> str:
-    """What to do about the cause that is named first; empty where it got faster, or nothing changed."""
-    if result.verdict == "no_change":
-        return ""
-    named_first = _finding(result, result.observed.parts[0]) if result.observed.parts else None
-    return say("next", advice=named_first.next.rstrip(".")) if named_first and named_first.next else ""
+    """What to do about the cause that is named first, or about noise; empty where it got faster, or nothing changed."""
+    runs = result.step.runs_advised
+    if result.verdict == "inconclusive" and runs and runs <= _MOST_RUNS:
+        return say("record", runs=f"{runs}")
+    parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
+    for one in parts:
+        found = _finding(result, one)
+        if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
+            return say("next", advice=found.next.rstrip("."))
+    return ""
 
 
 def lead(result: Result) -> Phase | None:
@@ -83,7 +87,7 @@ def what(result: Result) -> str:
         return say("identical", candidate=candidate)
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
-    prose = units.both(observed.baseline_ns, observed.candidate_ns)
+    prose = _unit(observed)
     before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
     both = {"before": _bare(before, prose), "after": after}
     step = step_of(result, observed.phase)
@@ -116,7 +120,7 @@ def what(result: Result) -> str:
 def change(result: Result) -> str:
     """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, without the direction."""
     observed = result.observed
-    prose = units.both(observed.baseline_ns, observed.candidate_ns)
+    prose = _unit(observed)
     before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
     return say(
         f"title_{_of(result)}", step=step_of(result, observed.phase), before=_bare(before, prose), after=after,
@@ -138,14 +142,19 @@ def _failed(result: Result) -> Check | None:
 def why(result: Result) -> str:
     """The largest parts of the change, with their signs."""
     observed, facts = result.observed, result.verdict_facts
+    if facts.basis == "checks":  # what differs may be the recording
+        return ""
     said = []
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
-    prose = units.prose([one.delta_ns for one in observed.parts])
+    prose = _unit(observed)
     for one in observed.parts:
         if (finding := _finding(result, one)) is not None:
-            said.append(say("part", change=prose.signed(one.delta_ns), cause=named(finding)))
+            rank = finding.where.rank
+            alone = rank is not None and finding.facts.late_rank is None
+            slots = {"change": prose.signed(one.delta_ns), "cause": named(finding), "rank": f"{rank}"}
+            said.append(say("part_rank" if alone else "part", **slots))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
     return f"{'; '.join(said)}." if said else ""
@@ -153,7 +162,7 @@ def why(result: Result) -> str:
 
 def counts(result: Result) -> str:
     """Up to three structural differences, the largest first."""
-    said = structure.brief_of(result)
+    said = structure.brief_of(result) if result.verdict_facts.basis != "checks" else []
     return say("counts", counts=", ".join(said)) if said else ""
 
 
@@ -164,7 +173,7 @@ def reason(result: Result) -> str:
         return say("failed", name=failed.name, baseline=failed.baseline, candidate=failed.candidate)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
-    prose = units.prose([observed.ci_low_ns, observed.ci_high_ns])
+    prose = _unit(observed)
     low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)
     return say("repeat", low=_bare(low, prose), high=high, limit=_limit(result, observed))
 
@@ -184,7 +193,7 @@ def _limit(result: Result, observed: Observed) -> str:
     host = observed.host_speed_ns
     if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
         word = "slower" if host > 0 else "faster"
-        return say("host", size=units.prose([host]).size(host), speed=word)
+        return say("host", size=_unit(observed).size(host), speed=word)
     if min(runs.baseline, runs.candidate) == 1:
         return say("lone")
     if observed.hosts == "one":
@@ -225,6 +234,11 @@ def _change(observed: Observed, prose: units.Prose) -> str:
 
 def _finding(result: Result, part: ObservedPart) -> Finding | None:
     return next((one for one in result.findings if one.rank == part.finding), None)
+
+
+def _unit(observed: Observed) -> units.Prose:
+    """The one unit of the first screen: that of the step."""
+    return units.both(observed.baseline_ns, observed.candidate_ns)
 
 
 def _bare(text: str, prose: units.Prose) -> str:

@@ -25,6 +25,7 @@ PATTERNS: dict[str, str] = {
     "failed": "{name}: {baseline} against {candidate}.",
     # Why: its parts.
     "part": "{change} of it: {cause}",
+    "part_rank": "{change} of it: {cause} on rank {rank}",
     "load": "The steps did other work: {before} -> {after} requests and tokens per {step}",
     "none": "No single cause holds a tenth of it",
     # By count.
@@ -54,8 +55,10 @@ PATTERNS: dict[str, str] = {
     "within": "identical runs differ by as much",
     # Runs that are in no mean.
     "odd": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than that of the other runs.",
+    "odd_host": "Run {run} of the {side} is left out: its typical {step} takes {size} {more}, its short CUDA calls {calls} than those of the others.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
+    "record": "Next: record {runs} runs a side in turns (tracediff capture -n {runs}).",
 }
 
 

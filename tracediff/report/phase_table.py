@@ -145,13 +145,13 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     if typical is None:
         return []
     scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
-    verdict = phase.verdict if phase.judged else None
+    verdict = phase.verdict if phase.judged or phase.verdict in words.MOVED else None
     moved: Evidence = "likely" if verdict in words.MOVED else "within_noise"
     of_mean = phase.verdict_of == "mean" and mean is not None
     out = [
         PhaseLine(
             phase.phase, "typical", typical, scale, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
-            _pair(phase.runs), "" if phase.judged else words.TOO_FEW,
+            _pair(phase.runs), "" if verdict else words.TOO_FEW,
         )
     ]  # fmt: skip
     if mean is not None and (of_mean or _differs(mean, typical)):

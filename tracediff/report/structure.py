@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracediff.kernels.names import short
 from tracediff.model import Result, StructureRow
 from tracediff.report import units
 from tracediff.report.causes import brief
@@ -63,10 +64,10 @@ def sentence(row: StructureRow) -> str:
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
         pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
-        return say(pattern, **slots | {"name": brief(row.name)})
+        return say(pattern, **slots | {"name": brief(short(row.name))})
     if row.kind in ("dtype", "grid"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
-        kernel = brief(row.name) if row.kind == "grid" else row.name
+        kernel = brief(short(row.name)) if row.kind == "grid" else row.name
         return say(f"count_{row.kind}", **slots | {"name": kernel, "before": one, "after": other})
     if row.kind == "copies":
         return _copies(row, slots)

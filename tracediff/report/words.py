@@ -114,6 +114,12 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
     options = report.options if isinstance(report, Show) else report.inputs.options
     if kind == "kernels" and options.get("host_only"):
         return f"not looked at{at}, as asked with --host-only."
+    if (
+        kind == "kernels"
+        and isinstance(report, Result)
+        and report.verdict_facts.rung.why == "kernels_missing"
+    ):
+        return "not looked at: one side has none."
     if kind == "kernels" and sides_without(report, "cuda_api") != sides_without(report, kind):
         return f"not captured{at}, though CUDA calls were: the warning host-only says what may be the reason."
     if kind not in ("gc", "nccl"):
