@@ -71,7 +71,7 @@ def test_help_imports_no_library(tmp_path, words):
 
 
 def test_a_comparison_imports_what_it_computes_with(compared):
-    assert {"duckdb", "polars", "numpy", "tracediff.stats.estimator"} <= compared
+    assert {"duckdb", "polars", "numpy", "tracediff.stats.noise"} <= compared
 
 
 def test_a_comparison_imports_nothing_of_pages_and_one_module_of_scipy(compared):

@@ -78,7 +78,7 @@ def test_the_same_program_passes_and_its_comment_stays_one(repository: Repositor
 def test_noise_is_neither(repository: Repository, forge: Forge) -> None:
     repository.request(speed="noisy")
     done = pull_request(repository, forge).run()
-    assert done.status == 4, done.log
+    assert done.status == 0, done.log  # the policy that init writes lets it pass, and names it
     assert done.steps == ALL
     assert "Gate `step:+3%` inconclusive" in forge.comments[0]["body"]
 

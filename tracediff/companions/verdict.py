@@ -47,7 +47,7 @@ def compare_runs(
 ) -> Figures:
     """Estimate figures, (runs, figures) a side.
 
-    `assumed`: half-width of the difference of two runs of one program, the usual scatter of the estimator. `within`: variance of
+    `assumed`: half-width of the difference of two runs of one program, the usual scatter of such figures. `within`: variance of
     each side's figures from the iterations of its runs, which counts where a side has one or two runs; nan where it is not known.
     """
     # sorted, so that the order of the runs cannot move the last bit

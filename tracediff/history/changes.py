@@ -1,7 +1,7 @@
 """Where the level of a series changes, and whether it drifts. Knows nothing of commits and traces.
 
 A series is split in two where the difference of the means is surest, and each part again (binary segmentation). A split
-counts where t of the two means, with the variance moderated as in stats/estimator.py, is beyond chance:
+counts where t of the two means, with the variance moderated as in stats/moderated.py, is beyond chance:
 
     s^2 = (PRIOR * error^2 + SS) / (PRIOR + df)       p = places * series * P(|t| > t_observed)
 

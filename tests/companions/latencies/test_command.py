@@ -76,7 +76,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(run, pair, tmp_path):
     expect_error(run("latencies", *pair, "--json", "b.json", "--html", "a.html"), "output-exists")
     assert files(tmp_path) == before and (tmp_path / "a.html").read_text() == "mine"
     assert run("latencies", *pair, "--html", "a.html", "-f", "-q")[0] == 0
-    assert "Regressed" in (tmp_path / "a.html").read_text()
+    assert "Slower: " in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def terminal(one: LatencyReport, width=160) -> str:
 
 def test_the_terminal():
     text = terminal(report())
-    assert "Regressed" in text and "confirmed" in text and "checks of the measurement passed" in text
+    assert "Slower" in text and "confirmed" in text and "checks of the measurement passed" in text
     assert "far out in the baseline: iteration 61 of before 90.000 ms" in text
     single = terminal(report(runs=1))
     assert (
@@ -90,7 +90,7 @@ def test_curves_are_their_quantiles():
 def test_the_page_says_what_was_checked():
     page = companion.render_html(report())
     for text in (
-        "Regressed",
+        "Slower",
         "Was it measured well?",
         "autocorrelation",
         "synchronised",
