@@ -1,4 +1,4 @@
-"""The words of real pairs whose truth is known: first sentence, the sentences after it, causes in order.
+"""The words of real pairs whose truth is known: the first screen, and causes in order.
 
 `TRACEDIFF_UPDATE_GOLDEN=1 pytest tests/test_words.py` writes tests/words.md anew; read every line of the difference beside the truth.
 """
@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_scoreboard import PAIRS, result_of
 from tracediff.model import Result
-from tracediff.report import units, words
+from tracediff.report import first, units, words
 from tracediff.report.phrases import with_words
 
 PAGE = Path(__file__).parent / "words.md"
@@ -29,8 +29,8 @@ def truth(pair: dict) -> str:
 
 
 def said(result: Result) -> str:
-    real, noise = words.by_certainty(result)
-    lines = [result.headline.text, *filter(None, [result.verdict_reason])]
+    real = [one for one in result.findings if one.level != "within_noise"]
+    lines = first.lines(result)
     for one in real[:CAUSES]:
         scale = units.scale_for([one.delta_ns])
         parts = words.parts_line(one, scale)
@@ -40,7 +40,8 @@ def said(result: Result) -> str:
         )
     if more := len(real) - CAUSES:
         lines += [f"- {more} more"] * (more > 0)
-    return "\n".join([*lines, f"- {units.counted(len(noise), 'cause')} within noise"])
+    noise = len(result.findings) - len(real)
+    return "\n".join([*lines, f"- {units.counted(noise, 'cause')} that may be noise"])
 
 
 def sections() -> dict[str, str]:

@@ -314,10 +314,10 @@ def run_name(name: str) -> str:
 
 
 def _graphs(finding: Finding) -> str:
-    """`CUDA graphs launch 0 -> 98 % of the kernels`."""
+    """`CUDA graphs launch 0 -> 98 % of all kernels`: of the mean step over all phases."""
     shares = finding.facts.graph_coverage
     assert shares is not None
-    return f"CUDA graphs launch {100 * shares.baseline:.0f} -> {100 * shares.candidate:.0f} % of the kernels"
+    return f"CUDA graphs launch {100 * shares.baseline:.0f} -> {100 * shares.candidate:.0f} % of all kernels"
 
 
 def _synchronisations(finding: Finding) -> str:
