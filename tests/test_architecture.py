@@ -128,14 +128,14 @@ def test_a_query_says_what_its_columns_are():
 
 
 def test_every_query_is_used():
-    """By its name, or with all numbered files of its folder (query/reference.py)."""
+    """By its name."""
     sources = "\n".join(module.read_text() for module in MODULES.values())
     unused = []
     for path in SQL_FILES:
         package, _, file = path.relative_to(PACKAGE).with_suffix("").parts
         begun = (f'"{package}/{file[:size]}{{' for size in range(len(file)))
         names = (f'"{package}/{file}"', f'"{file}"', *begun)
-        if not re.match(r"\d\d_", file) and not any(name in sources for name in names):
+        if not any(name in sources for name in names):
             unused.append(name_of(path))
     assert unused == []
 

@@ -12,6 +12,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 
@@ -231,13 +232,14 @@ class Captures:
         return self._tables.names()
 
     def table(self, name: str, side: SideName | None = None) -> pl.DataFrame:
-        """Return a whole table; `side`: of which of two captures.
+        """Return a whole table; `side`: of which of two captures, none for a table of both.
 
         Raises `TracediffError`: no-such-table, and for a table of measured steps what kept them from being measured.
         """
-        if reference.table(name) is None:
+        found = reference.table(name)
+        if found is None:
             raise _no_such_table(name, self.tables)
-        schemas = self._tables.schemas
+        schemas = ("main",) if found.aligned else self._tables.schemas
         if (side or "main") not in schemas:
             sides = " or ".join(schemas) if len(schemas) > 1 else "none: there is one capture"
             raise TracediffError(
@@ -248,7 +250,7 @@ class Captures:
     def sql(self, query: str) -> pl.DataFrame:
         """Return the rows of a query in DuckDB's SQL (of the last statement, where there are several).
 
-        With two captures the tables are baseline.NAME and candidate.NAME. Sums of whole numbers are Int64. Raises
+        With two captures the tables are baseline.NAME, candidate.NAME and aligned_NAME. Sums of whole numbers are Int64. Raises
         `TracediffError`: bad-sql, query-not-read-only, query-out-of-memory, no-sql.
         """
         answers = self._tables.run(query)
@@ -356,7 +358,7 @@ def open(request: OpenRequest) -> Captures:
     or written through them. Raises `TracediffError`: not-a-file, not-nsys, bad-step-regex, bad-limit, ...
     """
     given = [os.fspath(one) for one in (request.capture, request.candidate) if one is not None]
-    return Captures(Tables(sides_of(given), request.reading()))
+    return Captures(Tables(sides_of(given), replace(request.reading(), cached=True)))
 
 
 def _write(path: PathLike, data: bytes, overwrite: bool) -> None:

@@ -63,15 +63,6 @@ def test_the_schema_needs_no_capture(run):
     assert answered(run("query", "--schema")).encode() == (ROOT / "docs" / "sql.md").read_bytes()
 
 
-def test_the_definitions_need_no_capture(run):
-    page = (ROOT / "docs" / "sql.md").read_text()
-    made = re.findall(
-        r"^CREATE TABLE accounting\.(\w+)", answered(run("query", "--definitions")), re.MULTILINE
-    )
-    assert {"period", "busy", "gap", "idle_piece", "idle"} <= {*made}
-    assert all(f".sql` | `{name}` |" in page for name in made)
-
-
 def hostile(tmp_path):
     trace = serving(steps=4)
     for number, name in enumerate([*NAMES, "\x1b]0;title\x07\x1b[31mred"]):

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.comparison.alignment import VIEWS, Alignment, kernel_pairs, match_kernels
+from tracediff.comparison.alignment import Alignment, kernel_pairs, match_kernels
 from tracediff.kernels.matching import Match, OpKey, PhaseOps
+from tracediff.query.reference import ALIGNED
 
 _WHERE = {"run": 0, "part": 0, "stratum": 0}
 WEIGHTS = pl.DataFrame([{"side": 0, **_WHERE, "weight": 0.5}, {"side": 1, **_WHERE, "weight": 0.25}])
@@ -49,7 +50,7 @@ def only(row: dict[str, Any], *names: str) -> tuple:
 
 def test_every_file_is_a_view_or_part_of_one():
     files = {path.stem for path in (ROOT / "tracediff" / "comparison" / "sql").glob("*.sql")}
-    assert files == {*VIEWS, "kernel_match", "per_step"}
+    assert files == {*ALIGNED, "kernel_match", "per_step"}
 
 
 RANGES = table(

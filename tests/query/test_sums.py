@@ -37,6 +37,20 @@ def test_idle_adds_up_to_the_categories_of_each_period(ask, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_gaps_add_up_to_the_idle_time_of_each_period(ask, name):
+    """The gaps come from the rows of ops alone; the idle categories of a period from the accounting."""
+    busy = " + ".join(f"p.{one}_ns" for one in BUSY)
+    frame = ask(
+        f"SELECT p.period_ns - ({busy}) AS idle, coalesce(sum(g.duration_ns), 0) AS gaps FROM period AS p"
+        " LEFT JOIN gap AS g ON g.pid = p.pid AND g.device = p.device AND g.start_ns >= p.start_ns AND g.start_ns < p.end_ns"
+        f" GROUP BY p.pid, p.device, p.step, p.period_ns, {busy}",
+        name,
+    )
+    assert frame.height == ask("FROM period", name).height
+    assert frame["idle"].to_list() == frame["gaps"].to_list() and sum(frame["idle"]) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_shares_of_kernels_add_up_to_busy_time(ask, name):
     frame = ask(
         "WITH k AS (SELECT rank, device, step, sum(share_ns) AS ns FROM kernel_by_step GROUP BY ALL)"

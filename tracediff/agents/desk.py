@@ -25,7 +25,7 @@ from tracediff.model.common import Coverage
 from tracediff.model.contents import Problem
 from tracediff.query import reference
 from tracediff.query.apart import Bounds
-from tracediff.query.tables import Tables, check, needs_measuring, sides_of
+from tracediff.query.tables import Tables, check, needs_events, needs_measuring, sides_of
 from tracediff.report import phrases
 from tracediff.report import what_if as what_if_words
 from tracediff.request import CompareRequest, ShowRequest, WhatIfRequest
@@ -62,6 +62,7 @@ _KERNEL = (
     "share",
 )
 _LONG = ("evidence_sql", "sql", "longest_sql")  # SQLite for the export itself
+_DESCRIBED = (*reference.tables(), *reference.aligned())
 _DRAWN = "evidence_crop"  # events of a picture
 
 
@@ -225,7 +226,7 @@ class Desk:
         """Raises also no-such-table."""
         if not asked.table:
             frame = pl.DataFrame(
-                [(one.name, one.text, ", ".join(column.name for column in one.columns)) for one in reference.tables()],
+                [(one.name, one.text, ", ".join(column.name for column in one.columns)) for one in _DESCRIBED],
                 schema=["table", "a row is", "columns"], orient="row",
             )  # fmt: skip
             return a.Listed(
@@ -236,7 +237,7 @@ class Desk:
             )
         table = reference.table(asked.table)
         if table is None:
-            names = ", ".join(one.name for one in reference.tables())
+            names = ", ".join(one.name for one in _DESCRIBED)
             raise TracediffError("no-such-table", f"there is no table {asked.table}", fix=names)
         return a.Listed(
             a.Rows(["column", "type", "meaning"], [[one.name, one.type, one.text] for one in table.columns])
@@ -322,14 +323,14 @@ class Desk:
         )
 
     def _query(self, asked: a.QueryAsked, found: list[Found]) -> a.Listed:
-        measured = needs_measuring(asked.sql)
-        key = (tuple(found), asked.side, asked.step_regex, measured)
+        events, measured = needs_events(asked.sql), needs_measuring(asked.sql)
+        key = (tuple(found), asked.side, asked.step_regex, events, measured)
         tables = self._tables.pop(key, None)
         if tables is None:
             while len(self._tables) >= _OPEN:
                 self._tables.popitem(last=False)[1].close()
-            reading = Reading(step_regex=asked.step_regex or None, memory_limit=_MEMORY)
-            tables = Tables(_sides(asked, found), reading, measured=measured)
+            reading = Reading(step_regex=asked.step_regex or None, memory_limit=_MEMORY, cached=self._cache)
+            tables = Tables(_sides(asked, found), reading, events=events, measured=measured)
         self._tables[key] = tables
         answered = tables.run(asked.sql, asked.limit, _bounds(QUERY_S))
         if not answered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,10 @@ _MORE = "--limit 0 gives all"
 \b
 Examples:
   tracediff query run.sqlite "SELECT number, phase, period_ns FROM period ORDER BY period_ns DESC LIMIT 5"
-  tracediff query main.sqlite pr.sqlite "SELECT name FROM candidate.kernel EXCEPT SELECT name FROM baseline.kernel"
+  tracediff query main.sqlite pr.sqlite "FROM aligned_kernel WHERE match = 'added'"
   tracediff query run.sqlite "FROM launch" --parquet launches.parquet
   tracediff query run.sqlite - --json < question.sql
   tracediff query --schema
-  tracediff query --definitions
 """
 )
 @click.argument("words", metavar="CAPTURE [CAPTURE] SQL", nargs=-1, shell_complete=complete_files)
@@ -60,11 +60,6 @@ Examples:
 @click.option(
     "--schema", is_flag=True, help="Print every table and column, and stop (Markdown: docs/sql.md)."
 )
-@click.option(
-    "--definitions",
-    is_flag=True,
-    help="Print the SQL that defines the accounting, from the rows of a capture to idle time by cause, and stop.",
-)
 @takes(request=ReadRequest)
 def query(
     words: tuple[str, ...],
@@ -75,13 +70,12 @@ def query(
     limit: int | None,
     full: bool,
     schema: bool,
-    definitions: bool,
     request: ReadRequest,
 ) -> None:
     """Run SQL over the tables of one or two captures.
 
     CAPTURE is what `compare` takes: an export, a report, a folder of repeats. With two, or with a capture bundle, the
-    tables are baseline.NAME and candidate.NAME. SQL is DuckDB's; "-" reads it from stdin. Nothing but the captures
+    tables are baseline.NAME and candidate.NAME, and aligned_NAME puts both side by side. SQL is DuckDB's; "-" reads it from stdin. Nothing but the captures
     can be read, and nothing changed. `--schema` lists the tables. Of several statements, apart by semicolons, each answer
     is printed; a file and the forms for programs hold the last.
     """
@@ -90,12 +84,6 @@ def query(
 
         click.echo(render_reference(), nl=False)
         return
-    if definitions:
-        from tracediff.formats.database import sql as text_of
-        from tracediff.query.reference import DEFINITIONS
-
-        click.echo("\n".join(map(text_of, DEFINITIONS)), nl=False)
-        return
     if not 2 <= len(words) <= 3:
         raise click.UsageError("one or two captures and the SQL are needed; --schema lists the tables")
     if parquet is not None and (form or output):
@@ -103,7 +91,7 @@ def query(
             "--parquet FILE is an output of its own: it goes without --csv, --json, --markdown, -o"
         )
     from tracediff.query.apart import generous
-    from tracediff.query.tables import Tables, check, needs_measuring, sides_of
+    from tracediff.query.tables import Tables, check, needs_events, needs_measuring, sides_of
     from tracediff.report.write import check_outputs
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
@@ -113,7 +101,9 @@ def query(
     check(text, len(sides), bounds)
     if limit is None:
         limit = ROWS if form in (None, "markdown") and parquet is None else 0
-    with Tables(sides, request.reading(), measured=needs_measuring(text), progress=progress()) as tables:
+    reading = replace(request.reading(), cached=True)
+    events, measured = needs_events(text), needs_measuring(text)
+    with Tables(sides, reading, events=events, measured=measured, progress=progress()) as tables:
         answers = tables.run(text, limit or None, bounds)
         notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
         notes += tables.not_captured(text)

@@ -19,12 +19,6 @@ import polars as pl
 from tracediff.formats.database import sql
 from tracediff.kernels.matching import Match, Matching, PhaseOps, normalise, pair_kernels
 
-# In the order in which they are documented.
-VIEWS = (
-    "aligned_kernel", "aligned_copy", "aligned_call", "aligned_launch", "aligned_transition", "aligned_structure", "aligned_range",
-    "aligned_gap", "aligned_gil", "aligned_gil_pair", "aligned_gc", "aligned_thread", "aligned_step", "aligned_rank",
-    "aligned_os_call", "aligned_off_cpu", "aligned_comm_call", "aligned_host_work", "aligned_memory", "aligned_payload",
-)  # fmt: skip
 _SHARED = ("kernel_match", "aligned_kernel", "aligned_call", "aligned_range")  # other views are made of these
 _OFTEN = (
     "stratum_weight",
@@ -52,11 +46,6 @@ class Alignment:
         self._db = _database().cursor()
         self._db.execute(sql("comparison/per_step"))
         self._made: set[str] = set()
-
-    def add(self, name: str, table: pl.DataFrame) -> None:
-        """Have a table, in place of one of that name."""
-        self._made.discard(name)
-        self._tables[name] = lambda: table
 
     def frame(self, view: str) -> pl.DataFrame:
         """The rows of a view, in its order."""
@@ -91,7 +80,7 @@ class Alignment:
             self._need(text)
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
             return
-        frame = _Arrow(self._tables[name]())
+        frame = Arrow(self._tables[name]())
         if name in _OFTEN:
             self._db.register(f"{name}_frame", frame)
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {name}_frame")
@@ -99,7 +88,7 @@ class Alignment:
             self._db.register(name, frame)
 
 
-class _Arrow:
+class Arrow:
     """A frame as what DuckDB reads by Arrow's C interface: polars' own conversion would need pyarrow."""
 
     def __init__(self, frame: pl.DataFrame) -> None:

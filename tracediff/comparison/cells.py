@@ -7,7 +7,7 @@ it; and a thread that waits for the GIL has slow calls on any host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -215,6 +215,11 @@ class Measured:
     def steps(self) -> pl.DataFrame:
         """Every whole step of the two sides."""
         return self.frame.steps.filter(pl.col("side") < 2)
+
+    @cached_property
+    def waits(self) -> IdleRows:
+        """The idle time with waits for the GIL as such: known of a side that traced it, whatever they count as."""
+        return self.idle if self.with_gil else idle_rows(self.sides, with_gil=True)
 
 
 STEP = 0  # the cell of the whole step
@@ -574,21 +579,27 @@ def idle_groups(idle: IdleRows, ns: Ints) -> tuple[list[IdleKey], Ints]:
 
 def exposed(frame: Frame, idle: IdleRows) -> dict[str, dict[str, tuple[float, float]]]:
     """Cause -> thread -> (baseline, candidate) idle ns per step, for gc and gil_wait."""
-    out: dict[str, dict[str, tuple[float, float]]] = {}
-    for cause in ("gc", "gil_wait"):
-        table = _weighed(frame, idle.spelled(pl.col("cause") == cause), ["thread"])
-        out[cause] = {row["thread"]: (row["b"], row["c"]) for row in table.iter_rows(named=True)}
-    return out
+    return {
+        cause: {thread: (baseline, candidate) for thread, baseline, candidate in _exposed(frame, idle, cause, "thread").iter_rows()}
+        for cause in ("gc", "gil_wait")
+    }  # fmt: skip
 
 
-def gil_exposed(frame: Frame, idle: IdleRows) -> pl.DataFrame:
-    """thread, phase -> exposed_b, exposed_c: waits for the GIL that kept a GPU idle, ns per step."""
-    waits = idle.spelled(pl.col("cause") == "gil_wait")
-    return _weighed(frame, waits, ["thread", "phase"]).rename({"b": "exposed_b", "c": "exposed_c"})
+def side_by_side(
+    sides: Sequence[Side], frame: Frame, idle: IdleRows, *, with_gil: bool, kernels: KernelCells | None = None
+) -> tables.StandardisedMeans:
+    """Both sides, or one alone, for the descriptive tables. idle: with waits for the GIL as such; with_gil: whether they count so."""
+    more: dict[str, Callable[[], pl.DataFrame]] = {
+        "setting": lambda: pl.DataFrame({"with_gil": [with_gil]}),
+        "gil_exposed": lambda: _exposed(frame, idle, "gil_wait", "thread", "phase"),
+        "gc_exposed": lambda: _exposed(frame, idle, "gc", "thread"),
+    }
+    return tables.StandardisedMeans(sides, frame, more | (kernels.tables() if kernels else {}))
 
 
-def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Mean ns a compared step by some columns, both sides: *by, b, c."""
+def _exposed(frame: Frame, idle: IdleRows, cause: str, *by: str) -> pl.DataFrame:
+    """Time of one cause by some columns, ns per step: *by, baseline_idle_ns, candidate_idle_ns."""
+    idle = idle.spelled(pl.col("cause") == cause)
     step = frame.index.rows(idle)
     located = idle.filter(pl.Series(step >= 0))
     step = step[step >= 0]
@@ -600,8 +611,8 @@ def _weighed(frame: Frame, idle: pl.DataFrame, by: list[str]) -> pl.DataFrame:
             by, maintain_order=True
         )  # added up in a fixed order: the same input gives the same bits
         .agg(
-            b=pl.col("value").filter(pl.col("side") == 0).sum(),
-            c=pl.col("value").filter(pl.col("side") == 1).sum(),
+            baseline_idle_ns=pl.col("value").filter(pl.col("side") == 0).sum(),
+            candidate_idle_ns=pl.col("value").filter(pl.col("side") == 1).sum(),
         )
         .sort(by)
     )

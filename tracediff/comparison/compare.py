@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 import tracediff
 from tracediff.comparison import tables
+from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cells import (
     Measured,
     Part,
     PhaseCells,
     exposed,
-    gil_exposed,
     hidden_time,
-    idle_rows,
     measure,
     observable,
+    side_by_side,
 )
 from tracediff.comparison.classes import (
     build_strata,
@@ -97,19 +97,8 @@ def compare(
     Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
     """
     options = options or Options()
-    every = outside_alike([baseline, candidate, *([noise] if noise else [])])
-    baseline, candidate, *repeats = with_classes(every)
-    sides, noise = (baseline, candidate), next(iter(repeats), None)
-    if noise is not None and len(noise.runs) < 2:
-        raise TracediffError(
-            "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
-        )
-    paired = same_traffic(*sides)
-    if paired is not None:
-        sides = (baseline, paired)
-    work = shared_work(sides)
-    sides, measured = _measured(sides, noise, work, options, paired=paired is not None)
-    frame = measured.frame
+    baseline, measured, work = _prepared(baseline, candidate, noise, options)
+    sides, frame = measured.sides, measured.frame
     rung = rung_of(sides, frame, work)
     strata = build_strata(frame)
     launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
@@ -132,17 +121,17 @@ def compare(
         accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
     compared = frame.compared.filter(pl.col("side") < 2)
 
-    standardised = tables.StandardisedMeans(sides, frame)
+    standardised = side_by_side(sides, frame, measured.waits, with_gil=with_gil, kernels=kernels)
     launch = replace(
         tables.launch(standardised, (accounting.baseline, accounting.candidate)),
-        phases=tables.typical_launches(standardised, frame, kernels),
+        phases=tables.typical_launches(standardised, frame),
     )
     joint = tables.joint_steps(compared)
     ranks = tables.ranks(standardised)
-    system = tables.system(sides, standardised, with_gil)
+    system = tables.system(sides, standardised)
     ranges = tables.range_rows(standardised)
     threads = tables.threads(standardised)
-    gaps, gaps_left_out = tables.gap_rows(standardised, with_gil)
+    gaps, gaps_left_out = tables.gap_rows(standardised)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
     places, places_left_out = place_rows(measured, judged)
@@ -157,9 +146,7 @@ def compare(
     if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask
         findings = [replace(one, evidence=replace(one.evidence, sql="")) for one in findings]
 
-    # what was waited for the GIL is known of a side that traced it, whatever it is counted as in the accounting
-    waits = measured.idle if with_gil else idle_rows(sides, with_gil=True)
-    python = exposed(frame, waits)
+    python = exposed(frame, measured.waits)
     if all(side.captured("kernels") for side in sides):
         hidden = hidden_time(sides, standardised, python)
         accounting = replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
@@ -231,8 +218,8 @@ def compare(
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, standardised, gil_exposed(frame, waits)),
-        gc=tables.gc(sides, standardised, python.get("gc", {})),
+        gil=tables.gil(sides, standardised),
+        gc=tables.gc(sides, standardised),
         graphs=tables.graphs(sides, launch),
         threads=threads,
         response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
@@ -281,6 +268,32 @@ def compare(
     )
 
 
+def align(baseline: Side, candidate: Side) -> Alignment:
+    """Both sides side by side, as `compare` has them. Raises `TracediffError`: no-common-strata."""
+    _, measured, _ = _prepared(baseline, candidate, None, Options())
+    return side_by_side(
+        measured.sides, measured.frame, measured.waits, with_gil=measured.with_gil, kernels=measured.kernels
+    ).aligned
+
+
+def _prepared(
+    baseline: Side, candidate: Side, noise: Side | None, options: Options
+) -> tuple[Side, Measured, Shared | None]:
+    """The baseline as it was read, all cells of the sides as they are compared, and the work that they share."""
+    every = outside_alike([baseline, candidate, *([noise] if noise else [])])
+    baseline, candidate, *repeats = with_classes(every)
+    sides, noise = (baseline, candidate), next(iter(repeats), None)
+    if noise is not None and len(noise.runs) < 2:
+        raise TracediffError(
+            "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
+        )
+    paired = same_traffic(*sides)
+    if paired is not None:
+        sides = (baseline, paired)
+    work = shared_work(sides)
+    return baseline, _measured(sides, noise, work, options, paired=paired is not None), work
+
+
 def _of_captures(measured: Measured, *, same: bool) -> Measured:
     """Captures that are one step each: of other work neither their length nor their kernels say anything."""
     phases = [
@@ -292,7 +305,7 @@ def _of_captures(measured: Measured, *, same: bool) -> Measured:
 
 def _measured(
     sides: tuple[Side, Side], noise: Side | None, work: Shared | None, options: Options, *, paired: bool
-) -> tuple[tuple[Side, Side], Measured]:
+) -> Measured:
     """All cells; a run that lies apart from the others of its side is left out, and measured without.
 
     Sides of which one does only what the other does not are compared as one phase.
@@ -315,12 +328,12 @@ def _measured(
     measured = measure(sides, noise, frame, in_turns=options.in_turns)
     odd = odd_runs(measured)
     if not odd:
-        return sides, measured
+        return measured
     left_out = frozenset(odd)
     if paired:  # and the run that had the same requests
         left_out |= {(1 - side, run) for side, run in odd}
     frame = framed(left_out=left_out)
-    return sides, measure(sides, noise, frame, list(odd.values()), in_turns=options.in_turns)
+    return measure(sides, noise, frame, list(odd.values()), in_turns=options.in_turns)
 
 
 def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[Phase]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,8 +69,15 @@ class KernelCells:
         """Those of the matching."""
         return self.matching.rows
 
-    def tables(self) -> dict[str, pl.DataFrame]:
+    def tables(self) -> dict[str, Callable[[], pl.DataFrame]]:
         """What the aligned views of kernels read: the pairs of every row, what it is, and what each side has of it per step."""
+        return {
+            "kernel_pair": lambda: kernel_pairs(self.rows),
+            "kernel_row": self._described,
+            "kernel_sum": self._summed,
+        }
+
+    def _summed(self) -> pl.DataFrame:
         size = len(self.rows)
         row, side = np.divmod(np.arange(2 * size), 2)
         sums: list[tuple[str, Floats, Floats | None, Floats | None]]
@@ -80,28 +87,26 @@ class KernelCells:
             for (phase, part), counts in self.of_phase.items()
             if part == "typical"
         ]
-        measured = [
+        return pl.concat(
             pl.DataFrame(
                 {"row": row, "side": side, **dict(zip(_SUMS, map(_flat, values), strict=True))}, schema=_SUM
             ).with_columns(steps=pl.lit(steps))
             for steps, *values in sums
-        ]
+        )
+
+    def _described(self) -> pl.DataFrame:
         names = [
             [list(dict.fromkeys(op.name for op in ops)) for ops in (one.baseline, one.candidate)]
             for one in self.rows
         ]
         kinds = {
-            "row": range(size), "kind": self.kinds, "baseline_names": [one for one, _ in names], "candidate_names": [one for _, one in names],
+            "row": range(len(self.rows)), "kind": self.kinds, "baseline_names": [one for one, _ in names], "candidate_names": [one for _, one in names],
             "changed_with": [one.block for one in self.rows],
         }  # fmt: skip
         lists = {"baseline_names": pl.List(pl.String), "candidate_names": pl.List(pl.String)}
-        return {
-            "kernel_pair": kernel_pairs(self.rows),
-            "kernel_row": pl.DataFrame(
-                kinds, schema={"row": pl.Int64, "kind": pl.String, **lists, "changed_with": pl.Int64}
-            ),
-            "kernel_sum": pl.concat(measured),
-        }
+        return pl.DataFrame(
+            kinds, schema={"row": pl.Int64, "kind": pl.String, **lists, "changed_with": pl.Int64}
+        )
 
 
 _SUMS = ("count", "wall_ns", "share_ns")

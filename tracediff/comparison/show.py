@@ -20,10 +20,10 @@ from tracediff.comparison.cells import (
     Layout,
     cell_table,
     exposed,
-    gil_exposed,
     hidden_time,
     idle_rows,
     observable,
+    side_by_side,
 )
 from tracediff.comparison.chosen import Cells, chosen_steps, described
 from tracediff.comparison.classes import build_strata, notes_of_classes, one_phase, with_classes
@@ -78,7 +78,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     sums = CellSums.of(values, len(layout.kinds))
     means = _means(frame, sums)
     known = observable(side, with_gil=True)
-    standardised = tables.StandardisedMeans(sides, frame)
+    standardised = side_by_side(sides, frame, idle, with_gil=True)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
     of_python = exposed(frame, idle)
     hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
@@ -88,7 +88,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     chosen, said = chosen_steps(side, cells, known, picks, worst) if picks or worst else ([], [])
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
     ranges = [row for row in tables.range_rows(standardised) if row.baseline]
-    gaps, gaps_left_out = tables.gap_rows(standardised, with_gil=True)
+    gaps, gaps_left_out = tables.gap_rows(standardised)
     samples, samples_left_out = tables.samples(steps)
     launch = tables.launch(standardised, (accounting,))
     joint = tables.joint_steps(located)
@@ -139,8 +139,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         gaps=gaps,
         worst_gaps=tables.worst_gaps(sides),
         launch=launch,
-        gil=tables.gil(sides, standardised, gil_exposed(frame, idle)),
-        gc=tables.gc(sides, standardised, of_python.get("gc", {})),
+        gil=tables.gil(sides, standardised),
+        gc=tables.gc(sides, standardised),
         graphs=tables.graphs(sides, launch),
         threads=tables.threads(standardised),
         response_path=tables.response_path(ranges, (step_ns,)),
@@ -151,7 +151,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
         warnings=said + rung_notes(rung) + _warnings(side, asked=bool(options.extra.get("host_only"))),
         rung=rung,
-        system=tables.system(sides, standardised, with_gil=True),
+        system=tables.system(sides, standardised),
         limits=limits(sides, standardised, kernels, kernel_list, step_ns),
         host=host_time(sides),
         chosen=chosen,

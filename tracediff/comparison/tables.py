@@ -80,7 +80,10 @@ class StandardisedMeans:
     The weights are made here once; the views of `aligned` use the same, see alignment.py.
     """
 
-    def __init__(self, sides: Sequence[Side], frame: Frame) -> None:
+    def __init__(
+        self, sides: Sequence[Side], frame: Frame, more: Mapping[str, Callable[[], pl.DataFrame]]
+    ) -> None:
+        """`more`: what the views read beside the reductions: kernels, idle time, settings."""
         self._sides = sides
         self._frame = frame
         # steps of one stratum may count differently (see frame.py): tables that know strata only take their mean
@@ -90,7 +93,7 @@ class StandardisedMeans:
             .agg(factor=pl.col("weight").sum() / pl.len())
             .filter(pl.col("factor") > 0)
         )
-        self.aligned = Alignment(self._tables())
+        self.aligned = Alignment({**self._tables(), **more})
 
     def _tables(self) -> dict[str, Callable[[], pl.DataFrame]]:
         """What the views of comparison/sql read."""
@@ -255,9 +258,8 @@ def _of_one(row: Mapping[str, Any], side: str) -> float | None:
     return row[f"{side}_ns"] / count if count else None
 
 
-def gap_rows(standardised: StandardisedMeans, with_gil: bool) -> tuple[list[GapRow], int]:
+def gap_rows(standardised: StandardisedMeans) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
-    standardised.aligned.add("setting", pl.DataFrame({"with_gil": [with_gil]}))
     rows = standardised.rows("aligned_gap")
     left_out = max(len(rows) - MAX_GAP_ROWS, 0)
     rows = rows[:MAX_GAP_ROWS]
@@ -314,12 +316,8 @@ def api_rows(standardised: StandardisedMeans, steps: str = "") -> list[ApiRow]:
     return _rows(ApiRow, standardised.calls.get(steps, []))
 
 
-def typical_launches(
-    standardised: StandardisedMeans, frame: Frame, kernels: KernelCells
-) -> list[LaunchTypical]:
+def typical_launches(standardised: StandardisedMeans, frame: Frame) -> list[LaunchTypical]:
     """What the typical step of each phase launches."""
-    for name, table in kernels.tables().items():
-        standardised.aligned.add(name, table)
     counts = {(row["steps"], row["what"]): row for row in standardised.rows("aligned_structure")}
     nothing: dict[str, float] = dict.fromkeys(SIDES, 0.0)  # captures without kernels have no rows
 
@@ -424,28 +422,20 @@ def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
 # Python's own costs: who held and awaited the GIL, and garbage collection.
 
 
-def gil(sides: Sequence[Side], standardised: StandardisedMeans, idle: pl.DataFrame) -> Gil:
-    """GIL by thread role and phase, and who waited for whom. `idle`: thread, phase, exposed_b, exposed_c of gil_wait."""
+def gil(sides: Sequence[Side], standardised: StandardisedMeans) -> Gil:
+    """GIL by thread role and phase, and who waited for whom."""
     if not any(_held(sides, "gil").values()):
         return Gil([], [])
-    standardised.aligned.add(
-        "gil_exposed", idle.rename({"exposed_b": "baseline_idle_ns", "exposed_c": "candidate_idle_ns"})
-    )
     pairs = standardised.rows("aligned_gil_pair")
     return Gil(
         _rows(GilRow, standardised.rows("aligned_gil")), _rows(GilPairRow, pairs, holder_range="holder_place")
     )
 
 
-def gc(
-    sides: Sequence[Side], standardised: StandardisedMeans, exposed: Mapping[str, tuple[float, float]]
-) -> Gc:
-    """Garbage collection by thread role and generation. `exposed`: thread -> GPU idle ns of both sides."""
+def gc(sides: Sequence[Side], standardised: StandardisedMeans) -> Gc:
+    """Garbage collection by thread role and generation."""
     if not any(_held(sides, "gc").values()):
         return Gc([])
-    schema = {"thread": pl.String, "baseline_idle_ns": pl.Float64, "candidate_idle_ns": pl.Float64}
-    idle = pl.DataFrame([(thread, *ns) for thread, ns in exposed.items()], schema=schema, orient="row")
-    standardised.aligned.add("gc_exposed", idle)
     return Gc(_rows(GcRow, standardised.rows("aligned_gc")))
 
 
@@ -585,14 +575,13 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
 KINDS = ("os_calls", "context_switches", "gpu_memory", "gpu_metrics", "mpi", "nccl")
 
 
-def system(sides: Sequence[Side], standardised: StandardisedMeans, with_gil: bool) -> System | None:
+def system(sides: Sequence[Side], standardised: StandardisedMeans) -> System | None:
     """All of them; None where no side recorded any."""
     calls, switches, memory, metrics, mpi, nccl = (any(_held(sides, kind).values()) for kind in KINDS)
     payloads = _payloads(standardised)
     if not payloads and not any((calls, switches, memory, metrics, mpi, nccl)):
         return None
     metric_rows, sampling = _metrics(sides, standardised) if metrics else ([], [])
-    standardised.aligned.add("setting", pl.DataFrame({"with_gil": [with_gil]}))
     called = standardised.any_of("comm_calls")
     work = standardised.rows("aligned_host_work") if calls or switches or mpi else []
     return System(

@@ -17,7 +17,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier, quoted
-from tracediff.query.reference import tables
+from tracediff.query.reference import aligned, names, tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,12 +91,13 @@ def connect(
 
 def empty(path: Path, schemas: tuple[str, ...]) -> None:
     """Make a database file with all tables and no rows: SQL can be checked against it before anything is read."""
+    made = [(schema, one) for schema in schemas for one in tables()]
+    made += [("main", one) for one in aligned() if len(schemas) > 1]
     with duckdb.connect(path) as db:
-        for schema in schemas:
+        for schema, table in made:
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
-            for table in tables():
-                columns = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
-                db.execute(f"CREATE TABLE {identifier(schema)}.{identifier(table.name)} ({columns})")
+            columns = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
+            db.execute(f"CREATE TABLE {identifier(schema)}.{identifier(table.name)} ({columns})")
 
 
 def check(db: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -256,11 +257,17 @@ def _hint(db: duckdb.DuckDBPyConnection, said: str, text: str) -> str:
         schemas = [str(name) for (name,) in db.execute(
             "SELECT schema_name FROM duckdb_schemas() WHERE schema_name IN ('baseline', 'candidate') ORDER BY ALL"
         ).fetchall()]  # fmt: skip
+        both = [one.name for one in aligned()]
+        if not schemas and names(text, both):
+            return "two captures are put side by side: tracediff query BASELINE CANDIDATE 'SELECT ... FROM aligned_kernel'"
         place = f" in the schemas {' and '.join(schemas)}" if schemas else ""
-        names = ", ".join(one.name for one in tables())
-        return f"tables{place}: {names}; tracediff query --schema describes them"
-    used = [one for one in tables() if re.search(rf"\b{one.name}\b", text, re.IGNORECASE)][:3]
+        listed = ", ".join(one.name for one in tables())
+        of_both = ", ".join(name.removeprefix("aligned_") for name in both)
+        more = f"; of both sides aligned_NAME: {of_both}" if schemas else ""
+        return f"tables{place}: {listed}{more}; tracediff query --schema describes them"
+    used = [one for one in (*tables(), *aligned()) if re.search(rf"\b{one.name}\b", text, re.IGNORECASE)][:3]
     if used and "column" in said.lower():
-        columns = (", ".join(column.name for column in one.columns) for one in used)
-        return "; ".join(f"columns of {one.name}: {names}" for one, names in zip(used, columns, strict=True))
+        return "; ".join(
+            f"columns of {one.name}: {', '.join(column.name for column in one.columns)}" for one in used
+        )
     return "DuckDB's SQL; tracediff query --schema lists tables and columns"

@@ -1,4 +1,4 @@
-"""What each table is called and what its columns mean: the comment that each of sql/*.sql begins with, and nothing else says it.
+"""What each table is called and what its columns mean: the comment that each of sql/*.sql and comparison/sql/aligned_*.sql begins with.
 
 First a description, then a line a column (or several of one meaning): `--   name TYPE  comment`; a line that is indented further
 goes on with the comment above it. `query --schema`, docs/sql.md and the hints of the guard come from here.
@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import tracediff
 from tracediff.formats.database import sql
 
 # In the order in which they are documented. Those of MEASURED take a measurement of the export, as `compare` makes it.
 EVENTS = (
-    "op", "kernel", "launch", "api_call", "range", "gil", "gc", "thread", "process", "device", "step", "capture",
+    "op", "kernel", "launch", "gap", "api_call", "range", "gil", "gc", "thread", "process", "device", "step", "capture",
 )  # fmt: skip
 MEASURED = (
     "period", "idle", "idle_by_step", "kernel_by_step", "range_by_step", "api_by_step", "gil_wait_by_step",
 )  # fmt: skip
-
-# The files that define the accounting, in the order of running. The engine computes the same numbers with arrays, in a twentieth of
-# the time; tests hold the two together.
-DEFINITIONS = tuple(
-    f"accounting/{path.stem}"
-    for path in sorted((Path(tracediff.__file__).parent / "accounting" / "sql").glob("[0-9]*.sql"))
-)
+# Both sides side by side, as `compare` puts them: with two captures, and without the name of a side.
+ALIGNED = (
+    "aligned_kernel", "aligned_copy", "aligned_call", "aligned_launch", "aligned_transition", "aligned_structure", "aligned_range",
+    "aligned_gap", "aligned_gil", "aligned_gil_pair", "aligned_gc", "aligned_thread", "aligned_step", "aligned_rank",
+    "aligned_os_call", "aligned_off_cpu", "aligned_comm_call", "aligned_host_work", "aligned_memory", "aligned_payload",
+)  # fmt: skip
 
 _COLUMN = re.compile(r"--   (?P<names>\w+(?:, \w+)*) +(?P<type>[A-Z]+(?:\[\])?)(?: +(?P<text>\S.*))?$")
 _MORE = re.compile(r"-- {6,}(\S.*)$")
@@ -57,6 +55,11 @@ class Table:
         return self.name in MEASURED
 
     @property
+    def aligned(self) -> bool:
+        """Whether it puts both sides side by side."""
+        return self.name in ALIGNED
+
+    @property
     def stored(self) -> bool:
         """Whether its rows are those of each export; else it is a view of other tables."""
         return "{{capture}}" in self.sql
@@ -64,17 +67,28 @@ class Table:
 
 @functools.cache
 def tables() -> tuple[Table, ...]:
-    """Every table, in the order of the documentation."""
-    return tuple(map(_read, (*EVENTS, *MEASURED)))
+    """Every table of a side, in the order of the documentation."""
+    return tuple(_read(name, "query") for name in (*EVENTS, *MEASURED))
+
+
+@functools.cache
+def aligned() -> tuple[Table, ...]:
+    """Every table of both sides."""
+    return tuple(_read(name, "comparison") for name in ALIGNED)
 
 
 def table(name: str) -> Table | None:
     """The table of that name, whatever the case of its letters."""
-    return next((one for one in tables() if one.name == name.lower()), None)
+    return next((one for one in (*tables(), *aligned()) if one.name == name.lower()), None)
 
 
-def _read(name: str) -> Table:
-    text = sql(f"query/{name}")
+def names(text: str, tables: Iterable[str]) -> bool:
+    """Whether SQL may name one of some tables."""
+    return re.search(rf"\b({'|'.join(tables)})\b", text, re.IGNORECASE) is not None
+
+
+def _read(name: str, package: str) -> Table:
+    text = sql(f"{package}/{name}")
     words: list[str] = []
     columns: list[Column] = []
     for line in text.splitlines():
@@ -88,12 +102,3 @@ def _read(name: str) -> Table:
             words.append(line.removeprefix("--").strip())
     said = " ".join(words).strip().removeprefix(f"{name}: ")
     return Table(name, said[:1].upper() + said[1:], tuple(columns), text)
-
-
-def definitions() -> list[tuple[str, str, str]]:
-    """File, name and first line of the description of each table of `DEFINITIONS`."""
-    return [
-        (file.rpartition("/")[2], *found)
-        for file in DEFINITIONS
-        for found in re.findall(r"^-- (\w+): (.*)$", sql(file), re.MULTILINE)
-    ]

@@ -15,7 +15,9 @@ import polars as pl
 
 from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
 from tracediff.accounting.reduction import Reduction
+from tracediff.comparison.alignment import Arrow
 from tracediff.errors import TracediffError
+from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
@@ -26,7 +28,7 @@ from tracediff.kernels.names import category, family
 from tracediff.query import apart, guard
 from tracediff.query.apart import Bounds
 from tracediff.query.guard import Answer, in_thread
-from tracediff.query.reference import EVENTS, MEASURED, tables
+from tracediff.query.reference import ALIGNED, EVENTS, MEASURED, names, tables
 from tracediff.trace.steps import find_steps
 from tracediff.trace.threads import Places, thread_roles
 
@@ -44,7 +46,8 @@ class Tables:
     """Tables of captures, to be closed when done: they are a database file in a scratch folder.
 
     One side has its tables in the schema `main`, where they need no prefix; two have theirs in `baseline` and
-    `candidate`. Nothing else can be read, and nothing written: see guard.
+    `candidate`, and in `main` what puts them side by side, made when SQL first names it. Nothing else can be read,
+    and nothing written: see guard.
     """
 
     def __init__(
@@ -52,35 +55,59 @@ class Tables:
         sides: Sequence[SideFiles],
         reading: Reading | None = None,
         *,
+        events: bool = True,
         measured: bool = True,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Read one side, or baseline and candidate.
 
-        `measured`: also the tables that take a measurement as `compare` makes it. Raises `TracediffError` as loading
-        does; an export without steps or kernels only lacks the tables that need them (see `missing`).
+        `events`: the tables of each side; `measured`: also those that take a measurement as `compare` makes it. Raises
+        `TracediffError` as loading does; an export without steps or kernels only lacks the tables that need them (see `missing`).
         """
-        reading = reading or Reading()
+        self._reading = reading = reading or Reading()
+        self._sides, self._progress = sides, progress
         self.schemas = _schemas(len(sides))
         self.missing: dict[str, TracediffError] = {}  # schema -> why its measured tables are not there
         self.measured = measured
+        self._aligned = False
         self._open = ExitStack()
         try:
             path = self._path = self._open.enter_context(scratch()) / "tables.duckdb"
 
             def read() -> None:
-                for schema, side in zip(self.schemas, sides, strict=True):
+                for schema, side in zip(self.schemas, sides if events else (), strict=events):
                     if problem := _fill_side(path, schema, side, reading, measured, progress):
                         self.missing[schema] = problem
                     _make_views(path, schema, measured and schema not in self.missing)
 
             with _on_disk():
                 in_thread(read)
-            self._db = guard.connect(path, memory_limit=reading.memory_limit, threads=reading.threads)
-            self._open.callback(self._db.close)
+            if not events:
+                duckdb.connect(path).close()
+            self._connect()
+            self._open.callback(lambda: self._db.close())
         except BaseException:
             self._open.close()
             raise
+
+    def _connect(self) -> None:
+        self._db = guard.connect(
+            self._path, memory_limit=self._reading.memory_limit, threads=self._reading.threads
+        )
+
+    def _align(self) -> None:
+        """Add the tables of both sides. Raises what reading and comparing them does."""
+        from tracediff.comparison.compare import align
+
+        alignment = align(*reduce_sides(self._sides, self._reading, self._progress))
+        self._db.close()
+        with _on_disk(), duckdb.connect(self._path) as db:
+            for name in ALIGNED:
+                db.register("frame", Arrow(alignment.frame(name)))
+                db.execute(f"CREATE TABLE {identifier(name)} AS FROM frame")
+                db.unregister("frame")
+        self._connect()
+        self._aligned = True
 
     def close(self) -> None:
         """Forget the tables and remove the scratch folder."""
@@ -99,6 +126,8 @@ class Tables:
         """
         if self.missing and needs_measuring(text):
             raise next(iter(self.missing.values()))
+        if needs_aligning(text) and len(self.schemas) > 1 and not self._aligned:
+            self._align()
         return (
             guard.run(self._db, text, limit) if bounds is None else apart.run(self._path, text, limit, bounds)
         )
@@ -106,7 +135,8 @@ class Tables:
     def names(self) -> list[str]:
         """The tables that are there, in the order of the documentation, without their schema."""
         without = not self.measured or len(self.missing) == len(self.schemas)
-        return [*EVENTS] if without else [*EVENTS, *MEASURED]
+        both = ALIGNED if len(self.schemas) > 1 else ()
+        return [*EVENTS, *both] if without else [*EVENTS, *MEASURED, *both]
 
     def table(self, name: str, schema: str = "main") -> pl.DataFrame:
         """A whole table as a frame."""
@@ -143,7 +173,17 @@ def check(text: str, sides: int, bounds: Bounds) -> None:
 
 def needs_measuring(text: str) -> bool:
     """Whether SQL may name a table that takes a measurement."""
-    return re.search(rf"\b({'|'.join(MEASURED)})\b", text, re.IGNORECASE) is not None
+    return names(text, MEASURED)
+
+
+def needs_aligning(text: str) -> bool:
+    """Whether SQL may name a table of both sides."""
+    return names(text, ALIGNED)
+
+
+def needs_events(text: str) -> bool:
+    """Whether SQL may name a table of one side."""
+    return names(text, (*EVENTS, *MEASURED)) or not needs_aligning(text)
 
 
 @contextmanager

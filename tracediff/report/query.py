@@ -181,21 +181,13 @@ def _plain(value: Any) -> Any:
 
 def render_reference() -> bytes:
     """Return the page."""
-    found = reference.tables()
+    found = [*reference.tables(), *reference.aligned()]
     index = "\n".join(
         f"| [`{one.name}`](#{one.name}) | {_marked(one)}{_escaped(_first_sentence(one.text))} |"
         for one in found
     )
     parts = [templates.text("sql.md"), "\n| table | a row is |\n|-|-|\n", index, "\n"]
-    return ("".join(parts) + "".join(_section(one) for one in found) + _definitions()).encode()
-
-
-def _definitions() -> str:
-    rows = "".join(
-        f"| `{file}.sql` | `{name}` | {_escaped(_first_sentence(text).rstrip('.'))} |\n"
-        for file, name, text in reference.definitions()
-    )
-    return f"{templates.text('definitions.md')}\n| file | table | a row is |\n|-|-|-|\n{rows}"
+    return ("".join(parts) + "".join(_section(one) for one in found)).encode()
 
 
 def _section(table: reference.Table) -> str:
@@ -204,7 +196,7 @@ def _section(table: reference.Table) -> str:
 
 
 def _marked(table: reference.Table) -> str:
-    return "*Measured.* " if table.measured else ""
+    return "*Measured.* " if table.measured else "*Both sides.* " if table.aligned else ""
 
 
 def _first_sentence(text: str) -> str:

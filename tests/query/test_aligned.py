@@ -1,0 +1,126 @@
+"""Both sides side by side for `tracediff query`: the questions of docs/sql.md, and the tables that they are asked of."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+
+import pytest
+
+from tests.comparing import compare
+from tests.tiny import FIXTURES, ROOT
+from tracediff.errors import TracediffError
+from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
+from tracediff.formats.inputs import SideFiles, resolve
+from tracediff.query.apart import generous
+from tracediff.query.reference import ALIGNED, aligned
+from tracediff.query.tables import Tables, check, needs_aligning, needs_events
+
+QUESTIONS = [
+    words[-1]
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "sql.md").read_text(), re.DOTALL)
+    if len(words := shlex.split(block)) == 5
+]
+KERNELS, RANGES, GIL, CALLS, STRUCTURE = QUESTIONS  # in the order of the page
+
+
+def sides_of(*names: str) -> list[SideFiles]:
+    return [resolve(str(FIXTURES / "pairs" / f"{name}.sqlite.xz")) for name in names]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """A question -> its rows, asked of the program as it is and with one planted change."""
+    opened = []
+
+    @cache
+    def tables(candidate: str, baseline: str) -> Tables:
+        opened.append(Tables(sides_of(baseline, candidate), events=False))
+        return opened[-1]
+
+    def ask(text: str, candidate: str, baseline: str = "base_1") -> list[dict]:
+        assert not needs_events(text)
+        (answer,) = tables(candidate, baseline).run(text)
+        return answer.frame.to_dicts()
+
+    yield ask
+    for one in opened:
+        one.close()
+
+
+def test_kernels_that_are_new(pair):
+    """Of eight layers each, two GEMMs became one (fixtures/pairs/README.md: gate and up GEMM fused)."""
+    rows = pair(KERNELS, "fused_1")
+    fused = [row for row in rows if row["match"] == "fused"]
+    assert (fused[0]["baseline_count"], fused[0]["candidate_count"]) == (16, 8)
+    assert all(len(row["baseline_names"]) == len(row["candidate_names"]) == 1 for row in fused)
+    assert {row["match"] for row in rows} == {"fused", "sequence"}  # how the halves are read changed with it
+
+
+def test_ranges_that_take_longer(pair):
+    """95.7 us of Python work in `_schedule`, as the program itself measured."""
+    rows = pair(RANGES, "work95_1")
+    (schedule,) = [row for row in rows if row["place"] == "_schedule"]
+    assert schedule["thread"] == "executor"
+    assert schedule["candidate_us"] - schedule["baseline_us"] == pytest.approx(95.7, rel=0.15)
+
+
+def test_who_holds_the_gil(pair):
+    """The await-response thread holds the GIL for 301 us a generation step more."""
+    first = pair(GIL, "hog300_1")[0]
+    assert first["thread"] == "await-response"
+    assert first["candidate_ns"] - first["baseline_ns"] > 300_000
+
+
+def test_calls_that_a_step_makes_more_often(pair):
+    """A stream synchronisation after each of eight layers."""
+    rows = {row["api"]: row for row in pair(CALLS, "eager_sync_1", "eager_1")}
+    sync = rows["cudaStreamSynchronize"]
+    assert sync["candidate_calls"] - sync["baseline_calls"] == pytest.approx(8, abs=0.1)
+
+
+def test_what_a_step_launches(pair):
+    """149 kernels a generation step, launched one by one or by one graph."""
+    rows = {row["what"]: row for row in pair(STRUCTURE, "base_1", "eager_1")}
+    assert (rows["kernels"]["baseline"], rows["kernels"]["candidate"]) == (149, 149)
+    assert (rows["graph_launches"]["baseline"], rows["graph_launches"]["candidate"]) == (0, 1)
+    assert rows["launch_calls"]["baseline"] > 149 > rows["launch_calls"]["candidate"]
+
+
+def test_the_columns_are_as_documented_and_rows_add_up_to_what_compare_says(pair):
+    for one in aligned():
+        found = [(row["column_name"], row["column_type"]) for row in pair(f"DESCRIBE {one.name}", "hog300_1")]
+        assert found == [(column.name, column.type) for column in one.columns], one.name
+    result = compare(*reduce_sides(sides_of("base_1", "hog300_1"), Reading()))
+    (step,) = pair("SELECT sum(baseline_ns) AS ns FROM aligned_kernel WHERE steps = ''", "hog300_1")
+    busy = [result.accounting.baseline.get(name, 0.0) for name in ("compute", "comm", "memcpy")]
+    assert step["ns"] == pytest.approx(sum(busy), rel=1e-9)
+    ranges = pair("SELECT place, thread, delta_ns FROM aligned_range", "hog300_1")
+    assert [tuple(row.values()) for row in ranges] == [
+        (row.range, row.thread, row.delta_ns) for row in result.ranges
+    ]
+
+
+def test_the_sides_own_tables_are_there_beside(pair):
+    text = (
+        "SELECT (SELECT count(*) FROM baseline.period) AS b, (SELECT count(*) FROM candidate.period) AS c,"
+        " (SELECT baseline_steps FROM aligned_step WHERE phase = 'generation') AS steps"
+    )
+    assert needs_aligning(text) and needs_events(text)
+    with Tables(sides_of("base_1", "hog300_1")) as tables:
+        (answer,) = tables.run(text)
+        assert {*ALIGNED} < {*tables.names()}
+    (row,) = answer.frame.to_dicts()
+    assert row["b"] > row["steps"] > 20 and row["c"] > 20
+
+
+def test_one_capture_has_no_other_side(pair):
+    with pytest.raises(TracediffError) as raised:
+        check("FROM aligned_gil", 1, generous(None, 1))
+    assert raised.value.slug == "bad-sql"
+    assert "tracediff query BASELINE CANDIDATE" in str(raised.value.fix)
+    with pytest.raises(TracediffError) as raised:
+        check("SELECT holds_ns FROM aligned_gil", 2, generous(None, 1))
+    assert "baseline_hold_ns" in str(raised.value.fix)
