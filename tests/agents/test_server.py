@@ -80,7 +80,6 @@ def found(runs, tmp_path_factory):
         "compare": ("compare", sides),
         "again": ("compare", sides),
         "explain": ("explain", {"id": "r1.findings.0"}),
-        "sqlite": ("explain", {"id": "r1.findings.0", "sqlite": True}),
         "kernel": ("explain", {"id": "r1.kernels.2"}),
         "table": ("table", {"result": "r1", "table": "kernels", "columns": ["match"], "limit": 2}),
         "rest": ("table", {"result": "r1", "table": "kernels", "columns": ["match"], "first": 2}),
@@ -143,8 +142,12 @@ def test_a_finding_is_explained_with_a_query_that_shows_it(found, desk):
     explained = found["explain"]
     assert explained["row"]["where_range"] == "_schedule"
     assert explained["row"]["evidence_runs_baseline_ns"] == pytest.approx([100_000] * 3, rel=0.05)
-    assert "evidence_sql" not in explained["row"]
-    assert "SELECT" in found["sqlite"]["row"]["evidence_sql"]
+    assert "evidence_query" not in explained["row"]
+    both = explained["queries"][0]
+    assert (both["capture"], both["candidate"]) == ("main", "pr")
+    of_both = answer(desk, "query", both).structured_content["rows"]
+    assert {*column(of_both, "place")} == {"_schedule"}
+    assert sum(column(of_both, "delta_ns")) == pytest.approx(60_000, rel=0.01)
     candidate = next(one for one in explained["queries"] if one["capture"] == "pr")
     shown = answer(desk, "query", candidate).structured_content
     assert sum(column(shown["rows"], "idle_ns")) == pytest.approx(160_000, rel=0.05)

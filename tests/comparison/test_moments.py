@@ -1,47 +1,27 @@
-"""The moment of a finding: its SQL adds up to what the accounting has of the cause in that step, by hand and on real pairs."""
+"""The moment of a finding: its query adds up to what the accounting has of the cause in that step, by hand and on real pairs."""
 
 from __future__ import annotations
 
-import functools
-import lzma
-import shutil
-import sqlite3
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.steps.test_timelines import PAIRS, column, result_of
-from tests.tiny import FIXTURES, label, one_gap, reduced
-from tracediff.accounting.reduction import Reduction
-from tracediff.comparison.evidence import Window, idle_of_step, ops_of_step
+from tests.tiny import label, one_gap
+from tracediff.comparison.evidence import Idle, ops_of_step
 from tracediff.comparison.moments import Span, middle
+from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
+from tracediff.query.tables import Tables
 from tracediff.report import timelines
 
-MAIN = 100 << 24 | 1
 
-
-def window(reduction: Reduction, holders: tuple[int, ...] = ()) -> Window:
-    period = reduction.periods.row(0, named=True)
-    thread = next(one.tid for one in reduction.threads if one.role == "executor")
-    return Window(period["start_ns"], period["end_ns"], period["device"], ("kernel",), (thread,), holders)
-
-
-def found(folder: Path, sql: str) -> list[tuple[int, int]]:
-    """Start and end of the rows, which say their length as well."""
-    with sqlite3.connect(folder / "trace.sqlite") as db:
-        rows = db.execute(sql).fetchall()
-    db.close()
-    assert all(end - start == ns for start, end, ns, *_ in rows)
-    return [(start, end) for start, end, *_ in rows]
-
-
-def joined(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for start, end in rows:
-        out[-1:] = [(out[-1][0], end)] if out and out[-1][1] == start else [*out[-1:], (start, end)]
-    return out
+def answers(path: Path, *questions: str) -> list[pl.DataFrame]:
+    """What `tracediff query` answers of one capture."""
+    with Tables([resolve(str(path))]) as tables:
+        return [tables.run(one)[0].frame for one in questions]
 
 
 def test_the_causes_of_a_tiny_step(tmp_path) -> None:
@@ -50,23 +30,22 @@ def test_the_causes_of_a_tiny_step(tmp_path) -> None:
     trace.gil(1, "wait", 200, 300).gil(2, "hold", 150, 320).gil(1, "hold", 320, 700)
     trace.gc(1, 400, 500, generation=2).api(1, "cudaMalloc", 600, 640)
     trace.range(1, "work 17", 350, 800)
-    reduction = reduced(trace, tmp_path)
-    step = window(reduction)
-
-    def of(cause: str, place: str = "", **more: bool) -> list[tuple[int, int]]:
-        return joined(found(tmp_path, idle_of_step(cause, [place] if place else [], [], step, **more)))
-
-    assert of("host_work") == [(100, 200), (300, 400), (500, 600), (640, 900)]
-    assert of("host_work", "work N") == [(350, 400), (500, 600), (640, 800)]
-    assert of("gil_wait") == [(200, 300)]
-    assert of("gc") == [(400, 500)]
-    assert of("host_api") == [(600, 640)]
-    assert of("launch_api") == [(900, 950)]
-    assert of("launch_api", copies=True) == [] and of("launch_api", copies=False) == [(900, 950)]
-    assert of("launch_latency") == [(950, 1000)]
-    assert of("dependency") == [] and of("graph_internal") == [] and of("host_sync") == []
-    # without the GIL's trace the wait is work of the host
-    assert of("host_work", with_gil=False) == [(100, 400), (500, 600), (640, 900)]
+    expected = {
+        Idle("host_work", "executor"): 560,  # 100-200, 300-400, 500-600, 640-900
+        Idle("host_work", "executor", ("work N",)): 310,  # 350-400, 500-600, 640-800
+        Idle("gil_wait", "executor"): 100,
+        Idle("gc", "executor", ("anywhere",)): 100,
+        Idle("host_api", "executor"): 40,
+        Idle("launch_api", "executor"): 50,
+        Idle("launch_latency", "executor"): 50,
+        Idle("dependency", "executor"): 0,
+        Idle(
+            "host_work", "executor", with_gil=False
+        ): 660,  # without the GIL's trace the wait is work of the host
+        Idle("host_work", "detokenizer"): 0,
+    }
+    found = answers(trace.write(tmp_path / "t.sqlite"), *(one.of_step(0, 0) for one in expected))
+    assert [sum(one["idle_ns"]) for one in found] == list(expected.values())
 
 
 def test_a_wait_is_that_of_its_holder_and_of_the_holders_range(tmp_path) -> None:
@@ -74,12 +53,15 @@ def test_a_wait_is_that_of_its_holder_and_of_the_holders_range(tmp_path) -> None
     trace = one_gap().thread(100, 2).thread(100, 3)
     trace.gil(1, "wait", 200, 600).gil(2, "hold", 150, 350).gil(3, "hold", 350, 600)
     trace.range(2, "serialize", 100, 360).range(3, "elsewhere", 700, 800)
-    reduction = reduced(trace, tmp_path)
-    two, three = sorted(one.tid for one in reduction.threads)[1:]
-    by_two = idle_of_step("gil_wait", [], ["serialize"], window(reduction, (two,)))
-    assert joined(found(tmp_path, by_two)) == [(200, 350)]
-    by_three = idle_of_step("gil_wait", [], [], window(reduction, (three,)))
-    assert joined(found(tmp_path, by_three)) == [(350, 600)]
+    every, by_two = answers(
+        trace.write(tmp_path / "t.sqlite"),
+        Idle("gil_wait", "executor").of_step(0, 0),
+        Idle("gil_wait", "executor", ["serialize"]).of_steps(),
+    )
+    assert sum(every["idle_ns"]) == 400 and by_two["idle_ns"].to_list() == [150]
+    holder = every.filter(pl.col("idle_ns") == 250)["holder"].item()
+    (by_three,) = answers(tmp_path / "t.sqlite", Idle("gil_wait", "executor", holder=holder).of_step(0, 0))
+    assert by_three["idle_ns"].to_list() == [250]
 
 
 def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_path) -> None:
@@ -88,53 +70,42 @@ def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_pa
     trace.api(1, "cudaLaunchKernel", -150, -120, corr=1).kernel(1, 0, 100, name="first")
     trace.api(1, "cudaLaunchKernel", 20, 30, corr=3).kernel(3, 400, 500, name="second")
     trace.api(1, "cudaLaunchKernel", 900, 950, corr=2).kernel(2, 1000, 1100, name="third")
-    step = window(reduced(trace, tmp_path))
-    assert joined(found(tmp_path, idle_of_step("dependency", [], [], step))) == [(100, 400)]
-    assert joined(found(tmp_path, idle_of_step("host_work", [], [], step))) == [(500, 900)]
-    assert found(tmp_path, ops_of_step([("second", "1,1,1")], step)) == [(400, 500)]
-    assert found(tmp_path, ops_of_step([("second", "2,1,1")], step)) == []
+    waited, worked, second, other_grid = answers(
+        trace.write(tmp_path / "t.sqlite"),
+        Idle("dependency", "executor").of_step(0, 0),
+        Idle("host_work", "executor").of_step(0, 0),
+        ops_of_step([("second", "1,1,1")], 0, 0),
+        ops_of_step([("second", "2,1,1")], 0, 0),
+    )
+    assert waited["idle_ns"].to_list() == [300] and worked["idle_ns"].to_list() == [400]
+    assert second.select("start_ns", "duration_ns").rows() == [(400, 100)] and not len(other_grid)
 
 
 # Real pairs.
-
-
-@functools.cache
-def export(run: str) -> sqlite3.Connection:
-    """The export of a run of the pairs, read only."""
-    packed = next(FIXTURES.rglob(run))
-    target = Path(_FOLDER) / run.removesuffix(".xz")
-    with lzma.open(packed) as source, target.open("wb") as out:
-        shutil.copyfileobj(source, out)
-    return sqlite3.connect(f"file:{target}?mode=ro", uri=True)
-
-
-_FOLDER = ""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _folder(tmp_path_factory):
-    global _FOLDER
-    _FOLDER = str(tmp_path_factory.mktemp("exports"))
-    yield
-    export.cache_clear()
 
 
 def real(result: Result) -> list[Finding]:
     return [one for one in result.findings if one.level != "within_noise"]
 
 
-@pytest.mark.parametrize("pair", ["graph, gc", "two ranks", "gil on one side"])
-def test_the_rows_of_a_query_add_up_to_the_cause_in_its_step(pair: str) -> None:
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_evidence_is_there_and_adds_up_to_the_cause_in_its_step(pair: str) -> None:
+    """Every query runs: of both sides it finds the cause, of a moment's step all of its time."""
+    sides = [resolve(str(path)) for path in PAIRS[pair]]
+    alone = [Tables([side]) for side in sides]
     checked = set()
-    for finding in result_of(pair).findings:
-        for moment in finding.evidence.moments:
-            if not moment.sql or moment.kind == "longest":
-                continue
-            rows = export(moment.run).execute(moment.sql).fetchall()
-            # copies to pageable memory block, which their call does not say
-            assert sum(row[2] for row in rows) == pytest.approx(moment.cause_ns, rel=0.15, abs=200), finding
-            assert all(moment.step_start_ns <= row[0] < moment.step_end_ns for row in rows)
-            checked.add(finding.cause)
+    with alone[0], alone[1], Tables(sides, events=False) as both:
+        for finding in result_of(pair).findings:
+            (answer,) = both.run(finding.evidence.query)
+            assert len(answer.frame), finding.evidence.query
+            for moment in finding.evidence.moments:
+                if not moment.query:
+                    assert moment.step_start_ns is None  # none of the steps that are compared
+                    continue
+                (answer,) = alone[moment.side == "candidate"].run(moment.query)
+                column = "idle_ns" if "idle_ns" in answer.frame.columns else "duration_ns"
+                assert sum(answer.frame[column]) == pytest.approx(moment.cause_ns, abs=1), moment
+                checked.add(finding.cause)
     assert len(checked) >= 2
 
 

@@ -70,7 +70,6 @@ class ExplainAsked(Struct, forbid_unknown_fields=True):
     """Everything about one row by its id, such as a finding or a kernel: numbers, values of each run, parts, advice, the step that shows it, and SQL that shows it."""
 
     id: Annotated[str, Meta(description="r1.findings.0, r1.kernels.12, ...: a result, a table, a row")]
-    sqlite: Annotated[bool, Meta(description="Also the SQLite to run on the export itself (long)")] = False
 
 
 class TableAsked(Struct, forbid_unknown_fields=True):
@@ -86,7 +85,7 @@ class TableAsked(Struct, forbid_unknown_fields=True):
 
 
 class QueryAsked(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """Run DuckDB SQL that only reads, over the tables of a capture (`schema` describes them). Of two captures, or of a bundle, they are baseline.NAME and candidate.NAME."""
+    """Run DuckDB SQL that only reads, over the tables of a capture (`schema` describes them). Of two captures, or of a bundle, they are baseline.NAME and candidate.NAME, and aligned_NAME puts both sides side by side."""
 
     capture: _Path
     sql: str

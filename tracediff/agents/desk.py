@@ -61,7 +61,7 @@ _KERNEL = (
     "baseline_mean_ns",
     "share",
 )
-_LONG = ("evidence_sql", "sql", "longest_sql")  # SQLite for the export itself
+_LONG = ("evidence_query", "query", "longest_query")  # SQL, which `explain` gives ready to be asked
 _DESCRIBED = (*reference.tables(), *reference.aligned())
 _DRAWN = "evidence_crop"  # events of a picture
 
@@ -162,28 +162,28 @@ class Desk:
             if other.startswith(f"{table}_") and "row" in made.table(other).columns
         }
         queries = []
+        if whole.get("evidence_query"):
+            other = sides[1] if len(sides) > 1 else ""
+            queries.append(a.QueryAsked(sides[0], whole["evidence_query"], candidate=other))
         for one in mine.get(f"{table}_evidence_moments", pl.DataFrame()).to_dicts():
             if one["query"]:  # of one side: its own capture, or that side of a bundle
                 of = {"side": one["side"]} if len(sides) == 1 else {}
                 queries.append(
                     a.QueryAsked(sides[len(sides) > 1 and one["side"] == "candidate"], one["query"], **of)
                 )
-        if whole.get("longest_query"):
-            queries.append(a.QueryAsked(sides[0], whole["longest_query"]))
-        unwanted = ("longest_query", *(() if asked.sqlite else _LONG))
+        if whole.get("query"):
+            queries.append(a.QueryAsked(sides[0], whole["query"]))
         return a.Explained(
             asked.id,
-            {key: cell for key, cell in a.record(whole).items() if key not in unwanted},
+            {key: cell for key, cell in a.record(whole).items() if key not in _LONG},
             {
-                other.removeprefix(f"{table}_"): a.rows(
-                    part.drop([one for one in ("sql", "query") if one in part.columns]), limit=_LARGEST
-                )
+                other.removeprefix(f"{table}_"): a.rows(part.drop("query", strict=False), limit=_LARGEST)
                 for other, part in mine.items()
                 if len(part)
             },
             [
                 one
-                for number, one in enumerate(queries[:2])
+                for number, one in enumerate(queries[:3])
                 if sum(len(each.sql) for each in queries[: number + 1]) < _SQL
             ],
         )

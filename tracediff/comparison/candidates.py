@@ -12,7 +12,7 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import IdleKey, Measured
-from tracediff.comparison.evidence import idle_sql, kernel_sql
+from tracediff.comparison.evidence import Idle, kernels_of_both
 from tracediff.comparison.places import SURE, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
@@ -50,7 +50,7 @@ class Candidate:
     cause: str
     where: Where
     judged: Judgement  # of all its places together
-    sql: str
+    query: str
     facts: FindingFacts
     moments: list[Moment] = field(default_factory=list)
     count: tuple[float, float] | None = None  # events per step of the phase
@@ -179,7 +179,7 @@ class Describe:
                 phase=phase,
             ),
             one,
-            idle_sql(key.cause, place, holder_place, copies=key.copy),
+            Idle(key.cause, key.thread, [key.where], key.holder).of_both(),
             facts,
             longest,
             (count.get(0, 0.0), count.get(1, 0.0)),
@@ -237,7 +237,7 @@ class Describe:
             cause,
             where,
             one,
-            kernel_sql(sorted({op.name for op in ops})),
+            kernels_of_both(sorted({op.name for op in ops})),
             facts,
             count=None if replaced else count,
             parts=parts,

@@ -599,9 +599,9 @@ def side_by_side(
 
 def _exposed(frame: Frame, idle: IdleRows, cause: str, *by: str) -> pl.DataFrame:
     """Time of one cause by some columns, ns per step: *by, baseline_idle_ns, candidate_idle_ns."""
-    idle = idle.spelled(pl.col("cause") == cause)
-    step = frame.index.rows(idle)
-    located = idle.filter(pl.Series(step >= 0))
+    rows = idle.spelled(pl.col("cause") == cause)
+    step = frame.index.rows(rows)
+    located = rows.filter(pl.Series(step >= 0))
     step = step[step >= 0]
     located = located.with_columns(
         phase=frame.steps["phase"].gather(step), value=pl.col("ns") * pl.Series(frame.weight[step])

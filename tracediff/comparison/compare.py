@@ -143,8 +143,6 @@ def compare(
     observed = observe(measured, facts, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
-    if all(one for side in sides for one in side.by_torch()):  # no export of nsys to ask
-        findings = [replace(one, evidence=replace(one.evidence, sql="")) for one in findings]
 
     python = exposed(frame, measured.waits)
     if all(side.captured("kernels") for side in sides):

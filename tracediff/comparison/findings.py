@@ -25,7 +25,7 @@ import numpy as np
 from tracediff.comparison.candidates import SIDES, Candidate, Describe, RankSize, replacement
 from tracediff.comparison.cells import Measured
 from tracediff.comparison.classes import Strata
-from tracediff.comparison.evidence import LABELS
+from tracediff.comparison.evidence import MIX
 from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
@@ -562,7 +562,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         title="",
         where=one.where,
         evidence=FindingEvidence(
-            one.sql, one.moments, size.baseline_runs, size.candidate_runs, *(one.count or (None, None))
+            one.query, one.moments, size.baseline_runs, size.candidate_runs, *(one.count or (None, None))
         ),
         next="",
         level=one.level,
@@ -617,7 +617,7 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     return [
         Finding(
             rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
-            ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(LABELS, []),
+            ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(MIX, []),
             next="", level="within_noise", baseline_ns=mix.baseline_raw_ns,
             candidate_ns=mix.candidate_raw_ns, facts=FindingFacts(shares=_shares(strata)),
         )

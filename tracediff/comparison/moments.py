@@ -1,4 +1,4 @@
-"""The moment of each finding on both sides: a step near the typical size of its cause, SQL for that step, a crop of its timeline."""
+"""The moment of each finding on both sides: a step near the typical size of its cause, the query for it, a crop of its timeline."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
 from tracediff.comparison.candidates import SIDES, kernel_text
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
-from tracediff.comparison.evidence import (
-    KINDS,
-    Window,
-    idle_of_step,
-    idle_query,
-    op_query,
-    ops_of_step,
-)
+from tracediff.comparison.evidence import Idle, ops_of_step
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
 from tracediff.model.causes import IDLE
 from tracediff.steps.sample import joined, merge_lane
@@ -63,8 +56,6 @@ class _Scene:
     step: dict[str, Any]
     part: Reduction
     lanes: list[Lane]
-    threads: tuple[int, ...]
-    holders: tuple[int, ...] = ()
     found: list[Span] = field(default_factory=list)
     names: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
 
@@ -77,7 +68,7 @@ class _Scene:
 def with_moments(
     findings: Sequence[Finding], measured: Measured, workloads: pl.DataFrame, writer: StepWriter
 ) -> list[Finding]:
-    """The findings with their moments, SQL and, of the first beyond noise, crops. `workloads`: every step with its `row`."""
+    """The findings with their moments and, of the first beyond noise, crops. `workloads`: every step with its `row`."""
     finder = _Finder(measured, workloads, writer)
     out, left = [], CROPS
     for one in findings:
@@ -99,7 +90,6 @@ class _Finder:
         number = workloads["row"].rank("dense").to_numpy().astype(np.int64)
         inside = (place >= 0) & (place < len(steps))
         self._workload[place[inside]] = number[inside]
-        self._torch = [side.by_torch() for side in measured.sides]
         self._sampled = self._sampled_steps()
         self._kept = np.zeros(len(steps), np.bool_)
         self._kept[list(self._sampled)] = True
@@ -189,8 +179,7 @@ class _Finder:
             if crop:
                 old = msgspec.structs.replace(old, crop=self._crop(scenes, place, aligned))
         moments.sort(key=lambda one: one.side == "baseline")
-        sql = next((one.sql for one in moments if one.sql), old.sql)
-        return msgspec.structs.replace(old, moments=moments, sql=sql)
+        return msgspec.structs.replace(old, moments=moments)
 
     def _lead_step(self, finding: Finding, place: _Place, phase: PhaseCells, spent: Floats) -> int | None:
         """A kept step of the side that has more of the cause, near its median size there; None where none has any."""
@@ -255,27 +244,18 @@ class _Finder:
     def _scene(self, row: int, place: _Place) -> _Scene:
         step = self._steps.row(row, named=True)
         part = self._m.sides[step["side"]].runs[step["run"]].parts[step["part"]]
-        threads, holders = self._threads_of(part, step["period"], place)
-        scene = _Scene(step["side"], row, step, part, _lanes(self._sampled.get(row)), threads, holders)
+        scene = _Scene(step["side"], row, step, part, _lanes(self._sampled.get(row)))
         if not scene.lanes:
             return scene
         if place.rows:
             ops = scene.ops
             inside = np.isin(self._rows_of(scene), place.rows)
             spans = _spans(ops.start[inside], ops.end[inside], join=False)
-            return replace(scene, threads=(), holders=(), found=spans, names=_names(part, ops, inside))
+            return replace(scene, found=spans, names=_names(part, ops, inside))
         lane = next(lane for lane in scene.lanes if lane.kind == "idle")
         roles = {thread.tid: thread.role for thread in part.threads}
         mine = self._of_keys(lane, [key for _, key in place.keys], roles)
-        tids = lane.columns["tid"]
-        named = [tid for tid in np.unique(tids).tolist() if roles.get(tid) == place.keys[0][1].thread]
-        held = tuple(one for one in np.unique(lane.columns["holder"][mine]).tolist() if one >= 0)
-        return replace(
-            scene,
-            found=_spans(lane.start[mine], lane.end[mine], join=True),
-            threads=tuple(np.unique(tids[mine]).tolist()) or tuple(named),
-            holders=held or holders,
-        )
+        return replace(scene, found=_spans(lane.start[mine], lane.end[mine], join=True))
 
     def _of_keys(self, lane: Lane, keys: list[IdleKey], roles: dict[int, str]) -> Bools:
         """Which pieces of idle time are of some keys."""
@@ -294,22 +274,6 @@ class _Finder:
                 mine &= _says(lane, where, key.where)
             out |= mine
         return out
-
-    @staticmethod
-    def _threads_of(part: Reduction, period: int, place: _Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The threads of the roles of a place, and of the holders, in the process of the step's rank."""
-        if not place.keys:
-            return (), ()
-        key = place.keys[0][1]
-        workers = sorted({one.pid for one in part.threads if one.process == "worker"})
-        first = int(part.periods["rank"].min() or 0)  # type: ignore[arg-type]
-        rank = int(part.periods.row(period, named=True)["rank"]) - first
-        pid = workers[rank] if rank < len(workers) else None
-        own = [one for one in part.threads if pid is None or one.pid == pid]
-        return (
-            tuple(one.tid for one in own if one.role == key.thread),
-            tuple(one.tid for one in own if key.holder and one.role == key.holder),
-        )
 
     def _rows_of(self, scene: _Scene) -> Ints:
         return self._writer.rows(scene.ops, scene.part, scene.step["phase"], scene.side)
@@ -432,43 +396,25 @@ class _Finder:
     def _of_step(self, moment: Moment, scene: _Scene, place: _Place, cause_ns: int) -> Moment:
         """A moment with its step, and what shows it."""
         begin = int(scene.step["start_ns"])
-        sql, query = self._sql(scene, place)
         return msgspec.structs.replace(
             moment, rank=scene.step["rank"], step_start_ns=begin, step_end_ns=begin + int(scene.step["ns"]),
-            cause_ns=cause_ns, sql=sql, query=query,
+            cause_ns=cause_ns, query=self._query(scene, place),
         )  # fmt: skip
 
-    def _sql(self, scene: _Scene, place: _Place) -> tuple[str, str]:
-        """The events of a place in a step: SQL for an export of nsys, and a query of this program."""
-        if self._torch[scene.side][self._m.sides[scene.side].parts.index(scene.part)]:
-            return "", ""  # no export of nsys to ask
+    def _query(self, scene: _Scene, place: _Place) -> str:
+        """SQL for what a step has of a place."""
         period = scene.part.periods.row(scene.step["period"], named=True)
-        window = Window(
-            int(period["start_ns"]),
-            int(period["end_ns"]),
-            int(period["device"]),
-            tuple(KINDS[kind] for kind in sorted(set(scene.part.keys["kind"].to_list()))),
-            scene.threads,
-            scene.holders,
-            nvtx=scene.part.coverage["nvtx"] == "captured" or scene.part.coverage["gil"] == "captured",
-        )
+        at = int(period["start_ns"]), int(period["device"])
         if place.rows:
             rows = [self._m.kernels.rows[row] for row in place.rows]
             own = [op for row in rows for op in (row.candidate if scene.side else row.baseline)]
             own = own or [op for row in rows for op in (*row.baseline, *row.candidate)]
-            ops = scene.names or tuple(dict.fromkeys((op.name, op.grid) for op in own))
-            return ops_of_step(ops, window), op_query(ops, window)
+            return ops_of_step(scene.names or tuple(dict.fromkeys((op.name, op.grid) for op in own)), *at)
         key = place.keys[0][1]
         places = sorted({one.where for _, one in place.keys})
-        where = places if key.cause not in ("gil_wait", "gc") else []
-        held_in = places if key.cause == "gil_wait" else []
         copies = {one.copy for _, one in place.keys}
-        copy = copies.pop() if len(copies) == 1 else None
-        with_gil = self._m.with_gil
-        return (
-            idle_of_step(key.cause, where, held_in, window, copies=copy, with_gil=with_gil),
-            idle_query(key.cause, key.thread, where, key.holder, held_in, window, with_gil=with_gil),
-        )
+        only = key.copy if len(copies) == 1 else None
+        return Idle(key.cause, key.thread, places, key.holder, only, self._m.with_gil).of_step(*at)
 
 
 def _says(lane: Lane, column: Ints, text: str) -> Bools:

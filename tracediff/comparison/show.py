@@ -29,7 +29,7 @@ from tracediff.comparison.chosen import Cells, chosen_steps, described
 from tracediff.comparison.classes import build_strata, notes_of_classes, one_phase, with_classes
 from tracediff.comparison.comparability import facts, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
-from tracediff.comparison.evidence import idle_sql
+from tracediff.comparison.evidence import Idle
 from tracediff.comparison.frame import CellSums, Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells, kernel_side, strata_of_rows
@@ -229,13 +229,11 @@ def idle_causes(
         (place for place, cell in enumerate(layout.idle) if means.mean[cell]),
         key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
     )
-    traces = all(side.by_torch())  # no export of nsys to ask
     rows = []
     for rank, number in enumerate(order[:MOST], 1):
         cell, key = layout.idle[number], layout.idle_keys[number]
         place = described(side, key, located.filter(pl.col("cell") == cell), words, moments)
         on_rank, on_rank_ns = ranks.get(cell, (None, None))
-        asked = idle_sql(key.cause, place["range"], place["holder_range"], copies=key.copy)
         rows.append(
             IdleCause(
                 **place,
@@ -245,7 +243,7 @@ def idle_causes(
                 sd_ns=means.sd(cell),
                 runs_ns=means.of_runs(cell),
                 count_per_step=round(float(events.get(cell, 0.0)), 9),
-                sql="" if traces else asked,
+                query=Idle(key.cause, key.thread, [key.where], key.holder, key.copy).of_steps(),
                 on_rank=on_rank,
                 on_rank_ns=on_rank_ns,
             )

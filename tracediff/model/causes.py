@@ -1,6 +1,6 @@
 """Causes of the time of a step: one row each, from which the rest of the program takes what it knows of a cause.
 
-A new category of idle time is a row here, its words and colours in report/causes.py, its SQL and its walk in accounting/, a column of
+A new category of idle time is a row here, its words and colours in report/causes.py, its walk in accounting/walk.py, a column of
 query/sql/period.sql, the oracle, a capture that shows it and a line in docs/method.md: CONTRIBUTING.md lists the files.
 """
 
@@ -16,9 +16,6 @@ GPU, HOST, WAIT = 0.004, 0.05, 0.3
 CAPTURE = 0.02  # GPU time of captures that are one step each: so far apart are launches of one kernel in runs of one program
 STEP = 0.025  # of the step: replicas of one program on like machines, three and four runs a side
 
-# What a query for evidence looks for: kernels by name, CUDA calls or NVTX ranges whose name is LIKE a pattern, the ranges
-# of the finding's place or of the GIL's holder, step labels.
-Query = Literal["kernels", "calls", "ranges", "place", "holder", "labels"]
 # A change of the program from which a change of idle time follows: more or fewer kernels, synchronising calls, CUDA graphs.
 Origin = Literal["kernels", "syncs", "graphs"]
 
@@ -36,8 +33,6 @@ class Row:
 
     key: str
     kind: Literal["busy", "idle", "kernel", "mix"]
-    query: Query
-    pattern: str = ""
     needs: str = ""
     scatter: float = GPU
     host: bool = False  # it moves with the speed of the host
@@ -50,25 +45,25 @@ class Row:
 CAUSES: dict[str, Row] = {
     row.key: row
     for row in (
-        Row("compute", "busy", "kernels", needs="kernels"),
-        Row("comm", "busy", "kernels", needs="kernels", scatter=WAIT),
-        Row("memcpy", "busy", "kernels", needs="kernels", short="copy"),
-        Row("launch_latency", "idle", "calls", "cu%Launch%", "kernels", WAIT, follows=("kernels", "syncs", "graphs")),
-        Row("dependency", "idle", "calls", "cu%Launch%", "kernels", WAIT, follows=("syncs", "graphs")),
-        Row("graph_internal", "idle", "calls", "cu%Launch%", "kernels", GPU, follows=("kernels", "syncs", "graphs")),
-        Row("launch_api", "idle", "calls", "cu%Launch%", "cuda_api", HOST, True, True, ("kernels", "syncs", "graphs"), short="launch"),
-        Row("host_sync", "idle", "calls", "cu%Synchronize%", "cuda_api", HOST, False, True, short="sync"),
-        Row("host_api", "idle", "calls", "cu%", "cuda_api", HOST, True, True, ("kernels", "graphs"), short="api"),
-        Row("gc", "idle", "ranges", "Python GC%", "gc", WAIT),
-        Row("gil_wait", "idle", "holder", needs="gil", scatter=WAIT, follows=("graphs",), short="gil"),
-        Row("host_work", "idle", "place", scatter=HOST, host=True, follows=("kernels", "syncs", "graphs"), short="host"),
-        Row("unattributed", "idle", "place", needs="kernels", scatter=WAIT),
-        Row("kernel_time", "kernel", "kernels"),
-        Row("kernel_fused", "kernel", "kernels", check_faster=True),
-        Row("kernel_split", "kernel", "kernels"),
-        Row("kernel_added", "kernel", "kernels"),
-        Row("kernel_removed", "kernel", "kernels", check_faster=True),
-        Row("batch_mix", "mix", "labels", check_faster=True),
+        Row("compute", "busy", needs="kernels"),
+        Row("comm", "busy", needs="kernels", scatter=WAIT),
+        Row("memcpy", "busy", needs="kernels", short="copy"),
+        Row("launch_latency", "idle", "kernels", WAIT, follows=("kernels", "syncs", "graphs")),
+        Row("dependency", "idle", "kernels", WAIT, follows=("syncs", "graphs")),
+        Row("graph_internal", "idle", "kernels", GPU, follows=("kernels", "syncs", "graphs")),
+        Row("launch_api", "idle", "cuda_api", HOST, True, True, ("kernels", "syncs", "graphs"), short="launch"),
+        Row("host_sync", "idle", "cuda_api", HOST, False, True, short="sync"),
+        Row("host_api", "idle", "cuda_api", HOST, True, True, ("kernels", "graphs"), short="api"),
+        Row("gc", "idle", "gc", WAIT),
+        Row("gil_wait", "idle", needs="gil", scatter=WAIT, follows=("graphs",), short="gil"),
+        Row("host_work", "idle", scatter=HOST, host=True, follows=("kernels", "syncs", "graphs"), short="host"),
+        Row("unattributed", "idle", needs="kernels", scatter=WAIT),
+        Row("kernel_time", "kernel"),
+        Row("kernel_fused", "kernel", check_faster=True),
+        Row("kernel_split", "kernel"),
+        Row("kernel_added", "kernel"),
+        Row("kernel_removed", "kernel", check_faster=True),
+        Row("batch_mix", "mix", check_faster=True),
     )
 }  # fmt: skip
 BUSY = tuple(row.key for row in CAUSES.values() if row.kind == "busy")

@@ -112,14 +112,13 @@ class Moment(msgspec.Struct, frozen=True):
     step_start_ns: int | None = None
     step_end_ns: int | None = None
     cause_ns: int | None = None  # of the cause in that step
-    sql: str = ""  # the cause's events in that step: SQLite on the export itself
-    query: str = ""  # the same for `tracediff query`
+    query: str = ""  # SQL for `tracediff query`: what that step has of the cause
 
 
 class FindingEvidence(msgspec.Struct, frozen=True):
-    """What shows the finding: SQL to run on the export itself, and the moments to look at."""
+    """What shows the finding: SQL for `tracediff query` on both sides, and the moments to look at."""
 
-    sql: str
+    query: str
     moments: list[Moment]
     runs_baseline_ns: list[float] = []  # the cell's mean in each run
     runs_candidate_ns: list[float] = []

@@ -84,7 +84,7 @@ class IdleCause(msgspec.Struct, frozen=True):
     holder_range: str
     api: str  # the CUDA function that the longest piece lies in
     longest: Moment | None
-    sql: str
+    query: str  # SQL for `tracediff query`: the steps that have most of it
     on_rank: int | None = None  # the rank that has most of it, where there are several and one does
     on_rank_ns: float | None = None  # ns per step of that rank
     copies: bool = False  # launch calls that copy

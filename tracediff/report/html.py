@@ -11,8 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.comparison.evidence import kernel_sql
-from tracediff.model import Accounting, KernelRow, Result
+from tracediff.model import Accounting, Result
 from tracediff.model.common import ABSENT
 from tracediff.report import (
     document,
@@ -147,13 +146,6 @@ def _categories(accounting: Accounting) -> list[str]:
     return palette.order(set(accounting.baseline) | set(accounting.candidate))
 
 
-def _kernel_sql(row: KernelRow) -> str:
-    """SQL for the ops of both sides of a row."""
-    return kernel_sql(
-        list(dict.fromkeys(name for side in (row.baseline, row.candidate) if side for name in side.names))
-    )
-
-
 def helpers() -> dict[str, Any]:
     """Return what templates may call; they compute nothing themselves."""
     return {
@@ -187,7 +179,6 @@ def helpers() -> dict[str, Any]:
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,
         "workloads": workloads,
-        "kernel_sql": _kernel_sql,
         "timeline_words": timelines.WORDS,
         "crop": timelines.crop,
         "KINDS": {*timelines.WORDS, *palette.BY_KEY},

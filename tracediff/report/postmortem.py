@@ -557,9 +557,15 @@ def _queries(result: Result) -> list[Block]:
     main, _ = _main(result)
     blocks: list[Block] = []
     for finding in main[:MOST]:
-        if finding.evidence.sql:
-            blocks += [Heading(3, f"Cause {finding.rank}"), Listing(finding.evidence.sql, "sql")]
-    return [Heading(2, "Queries on the exports"), *blocks] if blocks else []
+        if finding.evidence.query:
+            blocks += [Heading(3, f"Cause {finding.rank}"), Listing(finding.evidence.query, "sql")]
+    said = Paragraph(
+        [
+            Code("tracediff query BASELINE CANDIDATE"),
+            " and one of these shows what both sides have of a cause.",
+        ]
+    )
+    return [Heading(2, "Queries"), said, *blocks] if blocks else []
 
 
 def _measured(result: Result) -> list[Block]:

@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.comparison.evidence import kernel_sql
 from tracediff.model import System
 from tracediff.model.show import Show
 from tracediff.report import (
@@ -61,7 +60,6 @@ def render_show_html(report: Show) -> str:
         "pictures": pictures.for_page(report),
         "kernel_number": lambda row: places[id(row)],
         "kernel_first": lambda row: True,
-        "kernel_sql": lambda row: kernel_sql(row.baseline.names),
         "kernel_notes": {},
         "parts": measured.parts(report),
         "of_peak": measured.of_peak(report),

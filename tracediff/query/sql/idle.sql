@@ -12,16 +12,17 @@
 --   place        VARCHAR  its innermost range with numbers masked, or between which ranges it was
 --   holder       VARCHAR  of gil_wait: role of the thread that held the GIL
 --   holder_place VARCHAR  of gil_wait: the holder's innermost range
+--   copies       BOOLEAN  of launch_api: inside a call that copies or sets memory
 --   pieces       BIGINT   how many pieces of gaps
 --   idle_ns      BIGINT   their length
 WITH spelled AS (
     SELECT period, cause::VARCHAR AS cause, "under"::VARCHAR AS cause_no_gil, thread::VARCHAR AS thread, place::VARCHAR AS place,
-           holder::VARCHAR AS holder, holder_place::VARCHAR AS holder_place, sum(count)::BIGINT AS pieces, sum(ns)::BIGINT AS idle_ns
+           holder::VARCHAR AS holder, holder_place::VARCHAR AS holder_place, copy AS copies, sum(count)::BIGINT AS pieces, sum(ns)::BIGINT AS idle_ns
     FROM query_idle GROUP BY ALL
 )
 SELECT
     {{capture}}::INTEGER AS capture, {{run}}::INTEGER AS run, (p."rank" + {{first_rank}})::INTEGER AS "rank",
     p.device::INTEGER AS device, p.step::INTEGER AS step, p.phase, s.cause, s.cause_no_gil, s.thread, s.place, s.holder,
-    s.holder_place, s.pieces, s.idle_ns
+    s.holder_place, s.copies, s.pieces, s.idle_ns
 FROM spelled AS s JOIN query_period AS p ON p.period = s.period
-ORDER BY p.period, s.idle_ns DESC, s.cause, s.cause_no_gil, s.thread, s.place, s.holder, s.holder_place;
+ORDER BY p.period, s.idle_ns DESC, s.cause, s.cause_no_gil, s.thread, s.place, s.holder, s.holder_place, s.copies;
