@@ -8,10 +8,13 @@ import polars as pl
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.steps.test_timelines import PAIRS, column, result_of
-from tests.tiny import label, one_gap
+from tests.tiny import FIXTURES, label, one_gap
 from tracediff.comparison.evidence import Idle, ops_of_step
 from tracediff.comparison.moments import Span, middle
+from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
 from tracediff.query.tables import Tables
@@ -88,14 +91,18 @@ def real(result: Result) -> list[Finding]:
     return [one for one in result.findings if one.level != "within_noise"]
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+TORCH = [FIXTURES / "torch" / f"{name}.json.gz" for name in ("eager_base", "eager_sleep")]
+
+
+@pytest.mark.parametrize("pair", [*PAIRS, "torch"])
 def test_the_evidence_is_there_and_adds_up_to_the_cause_in_its_step(pair: str) -> None:
     """Every query runs: of both sides it finds the cause, of a moment's step all of its time."""
-    sides = [resolve(str(path)) for path in PAIRS[pair]]
+    sides = [resolve(str(path)) for path in PAIRS.get(pair, TORCH)]
+    result = result_of(pair) if pair in PAIRS else compare(*reduce_sides(sides, Reading(keep=True)))
     alone = [Tables([side]) for side in sides]
     checked = set()
     with alone[0], alone[1], Tables(sides, events=False) as both:
-        for finding in result_of(pair).findings:
+        for finding in result.findings:
             (answer,) = both.run(finding.evidence.query)
             assert len(answer.frame), finding.evidence.query
             for moment in finding.evidence.moments:

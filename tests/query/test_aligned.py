@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import cache
+from itertools import takewhile
 
 import pytest
 
@@ -93,6 +94,13 @@ def test_the_columns_are_as_documented_and_rows_add_up_to_what_compare_says(pair
     for one in aligned():
         found = [(row["column_name"], row["column_type"]) for row in pair(f"DESCRIBE {one.name}", "hog300_1")]
         assert found == [(column.name, column.type) for column in one.columns], one.name
+        keys = ", ".join(takewhile(lambda name: "baseline" not in name, (name for name, _ in found)))
+        distinct = f"SELECT DISTINCT {keys} FROM {one.name}" if keys else f"FROM {one.name} LIMIT 1"
+        (rows,) = pair(
+            f"SELECT (SELECT count(*) FROM {one.name}) AS n, (SELECT count(*) FROM ({distinct})) AS keys",
+            "hog300_1",
+        )
+        assert rows["n"] == rows["keys"], one.name
     result = compare(*reduce_sides(sides_of("base_1", "hog300_1"), Reading()))
     (step,) = pair("SELECT sum(baseline_ns) AS ns FROM aligned_kernel WHERE steps = ''", "hog300_1")
     busy = [result.accounting.baseline.get(name, 0.0) for name in ("compute", "comm", "memcpy")]

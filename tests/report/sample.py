@@ -76,10 +76,8 @@ COUNTS = (
     f"By count: 149 -> 141 kernels per step in {SCRIPT}, garbage collections in 6 of 145 -> 45 of 145 steps."
 )
 
-SQL = """SELECT n.start, n.end - n.start AS duration
-FROM NVTX_EVENTS AS n JOIN StringIds AS s ON s.id = n.textId
-WHERE s.value = '_schedule'  -- </pre><script>alert(1)</script>
-ORDER BY duration DESC, n.start LIMIT 20"""
+SQL = """FROM aligned_gap
+WHERE cause = 'host_work' AND thread = 'executor' AND place IN ('_schedule');  -- </pre><script>alert(1)</script>"""
 
 
 def _side(label: str, stem: str, runs: int) -> m.SideInput:
@@ -113,7 +111,9 @@ def _finding(
         "p_value": 0.008,
         "q_value": 0.024,
         "note": "",
-        "evidence": m.FindingEvidence(sql=SQL, moments=[], runs_baseline_ns=runs_b, runs_candidate_ns=runs_c),
+        "evidence": m.FindingEvidence(
+            query=SQL, moments=[], runs_baseline_ns=runs_b, runs_candidate_ns=runs_c
+        ),
     } | more
     return m.Finding(
         rank=rank,

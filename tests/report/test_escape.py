@@ -90,7 +90,7 @@ def test_neutral_leaves_no_control_character_and_keeps_the_numbers() -> None:
     text = msgspec.json.encode(after).decode()
     assert "\\u001b" not in text
     assert "\\\\x1b[31mred" in text
-    assert "\n" in after.findings[0].evidence.sql
+    assert "\n" in after.findings[0].evidence.query
     assert [row.delta_ns for row in after.kernels] == [row.delta_ns for row in before.kernels]
     assert after.step == before.step
     assert escape.neutral(after) == after

@@ -150,7 +150,7 @@ def test_impact_in_figures_of_the_benchmark() -> None:
 def test_evidence_of_a_cause() -> None:
     text = markdown(sample.full())
     assert "| candidate | `pr_r0.sqlite` | 4.811204 s | longest _schedule, step 31, 95.9 us |" in text
-    assert "```sql\nSELECT n.start" in text
+    assert "```sql\nFROM aligned_gap" in text
     assert "baseline 30.9, 31.7, 31.0, 31.9, 31.5; candidate 126.1, 127.3, 125.9, 126.8, 126.4" in text
     assert "Launch calls took longer" not in text.split("## What was ruled out")[0]  # within noise: no cause
 
