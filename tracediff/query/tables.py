@@ -182,8 +182,9 @@ def needs_aligning(text: str) -> bool:
 
 
 def needs_events(text: str) -> bool:
-    """Whether SQL may name a table of one side."""
-    return names(text, (*EVENTS, *MEASURED)) or not needs_aligning(text)
+    """Whether SQL may name a table of one side: of two, those have the name of the side before them."""
+    of_side = rf'\b({"|".join(SCHEMAS)})"?\s*\.'
+    return not needs_aligning(text) or re.search(of_side, text, re.IGNORECASE) is not None
 
 
 @contextmanager
