@@ -15,7 +15,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution import executors
 from tracediff.execution.cache import pack
 from tracediff.execution.executors import workers
-from tracediff.execution.run import Task, reduce_file, reduce_sides, reduce_task
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 
@@ -49,7 +49,7 @@ def test_sides_are_the_same_in_processes_and_in_threads(paths, monkeypatch, requ
 
 def test_processes_end_with_the_block_and_leave_nothing(paths, in_processes):
     with workers(paths, Reading()) as using:
-        found = using.executor.submit(reduce_task, Task(paths[0], Reading())).result()
+        found = using.executor.submit(reduce_file, paths[0], Reading()).result()
         assert multiprocessing.active_children()
         assert list(in_processes.iterdir())
     assert pack(found) == pack(reduce_file(paths[0], Reading()))
@@ -62,7 +62,7 @@ def test_an_error_arrives_as_it_was_raised(paths, in_processes):
     with pytest.raises(TracediffError) as here:
         reduce_file(paths[0], Reading())
     with workers(paths, Reading()) as using, pytest.raises(TracediffError) as there:
-        using.executor.submit(reduce_task, Task(paths[0], Reading())).result()
+        using.executor.submit(reduce_file, paths[0], Reading()).result()
     assert vars(there.value) == vars(here.value) and str(there.value) == str(here.value)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracediff.errors import TracediffError
+from tracediff.execution.cache import code_version
 from tracediff.formats import columnar
 from tracediff.formats.capture import LARGE
 
@@ -36,13 +37,14 @@ _CONNECT_S = 30
 class Workers:
     """An executor, how many exports it reads at once, threads for each, and a check to be made while waiting.
 
-    `exports`: reports that may be exported at once or wait, exported, to be read; 0: who reads a report exports it.
+    `path`: what it finds an export by; `exports`: reports that may be exported at once or wait, exported, to be read; 0: who reads a report exports it.
     """
 
     executor: Executor
     at_once: int
     threads: int | None = None
     check: Callable[[], None] = lambda: None
+    path: Callable[[Path], Path] = lambda path: path
     exports: int = 0
 
 
@@ -50,7 +52,7 @@ class Workers:
 def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     """Workers for some exports, until the end of the block; where it is left by an error, what they do is broken off.
 
-    Raises `TracediffError`: dask-missing, scheduler-unreachable, scheduler-no-workers.
+    Raises `TracediffError`: dask-missing, scheduler-unreachable, scheduler-no-workers, scheduler-other-version.
     """
     if reading.scheduler is not None:
         with _cluster(reading.scheduler) as found:
@@ -107,7 +109,7 @@ def _room() -> int:
     return min(_MOST_MEMORY, free // 2) - _BASE
 
 
-def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError | None:
+def explain(error: BaseException, name: str) -> TracediffError | None:
     """The error of a machine or cluster that could not read an export, None for any other."""
     kind = type(error).__name__
     if kind == "KilledWorker":
@@ -118,8 +120,6 @@ def explain(error: BaseException, name: str, *, cluster: bool) -> TracediffError
         )
     if kind in ("CancelledError", "FutureCancelledError"):
         return _lost()
-    if cluster and isinstance(error, ImportError | AttributeError):  # the task could not be unpacked there
-        return other_code(f"has no tracediff, or another one ({error})")
     return None
 
 
@@ -155,14 +155,20 @@ def _cluster(address: str) -> Iterator[Workers]:
             raise _lost()
 
     try:
-        threads = sum(client.nthreads().values())
-        if not threads:
+        try:
+            versions = set(client.run(code_version).values())
+        except (ImportError, AttributeError) as error:
+            raise _other_code(f"has no tracediff, or another one ({error})") from error
+        if not versions:
             raise TracediffError(
                 "scheduler-no-workers",
                 f"--scheduler {address}: the cluster has no workers",
                 fix="dask worker ADDRESS --nthreads 1",
             )
-        yield Workers(client.get_executor(pure=False), threads, check=check)
+        if versions != {code_version()}:
+            raise _other_code("runs another version of tracediff, or changed code")
+        threads = sum(client.nthreads().values())
+        yield Workers(client.get_executor(pure=False), threads, check=check, path=Path.resolve)
     finally:
         client.close(timeout=5)
 
@@ -176,7 +182,7 @@ def worker_died(name: str) -> TracediffError:
     )
 
 
-def other_code(why: str) -> TracediffError:
+def _other_code(why: str) -> TracediffError:
     """The error of a cluster with another version of this package."""
     return TracediffError(
         "scheduler-other-version",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracediff.errors import TracediffError, visible
-from tracediff.execution.cache import Cache, code_version, key_of, opened
-from tracediff.execution.executors import Workers, alone, explain, other_code, worker_died, workers
+from tracediff.execution.cache import Cache, key_of, opened
+from tracediff.execution.executors import Workers, alone, explain, worker_died, workers
 from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
@@ -25,7 +25,7 @@ from tracediff.formats.inputs import RunFiles, SideFiles
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.reports import Form
 from tracediff.formats.selection import Selection, spell_ranks, spell_steps, spell_window
-from tracediff.formats.unpack import fingerprint, unpack
+from tracediff.formats.unpack import unpack
 from tracediff.model import LeftOut, Note
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class _Job:
                 raise
             self.error = error
         except BaseException as error:
-            known = explain(error, self.name, cluster=self.reading.scheduler is not None)
+            known = explain(error, self.name)
             if known is None:
                 raise
             if known.slug != "worker-died":
@@ -215,29 +215,6 @@ def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> Tra
 _OF_ALL = ("bad-limit", "bad-step-regex", "scanner-missing", "nsys-missing", "out-of-memory")
 
 
-@dataclass(frozen=True)
-class Task:
-    """One export to reduce, wherever. `content`, `code`: what a worker of a cluster must find there, None on this machine."""
-
-    path: Path
-    reading: Reading
-    content: str | None = None
-    code: str | None = None
-    exported: Path | None = None  # what a report was exported to
-
-
-def reduce_task(task: Task) -> Reduction:
-    """What workers do. Raises what `reduce_file` raises, scheduler-no-file, scheduler-other-version."""
-    if task.code is not None:
-        if code_version() != task.code:
-            raise other_code("runs another version of tracediff, or changed code")
-        if not task.path.exists():
-            raise _no_file(task.path, "there is no such file on it")
-        if fingerprint(task.path) != task.content:
-            raise _no_file(task.path, "the file of that path has another content on it")
-    return reduce_file(task.path, task.reading, exported=task.exported)
-
-
 def export_task(path: Path, folder: Path, form: Form) -> Path:
     """Export a report under a new `folder`; what will read it is imported in the meantime. Raises what `unpack` raises."""
     threading.Thread(
@@ -245,14 +222,6 @@ def export_task(path: Path, folder: Path, form: Form) -> Path:
     ).start()
     folder.mkdir()
     return unpack(path, folder, export=form)
-
-
-def _no_file(path: Path, why: str) -> TracediffError:
-    return TracediffError(
-        "scheduler-no-file",
-        f"{path.name}: a worker of the cluster cannot see it: {why}",
-        fix="a folder that all workers mount under the same path, given as an absolute path",
-    )
 
 
 def reduce_file(
@@ -520,7 +489,8 @@ def _read(
             job = to_read.popleft()
             if job.exported is None:
                 progress(job.name)
-            start(reading, job, reduce_task, _task(job, using))
+            how = replace(job.reading, threads=job.reading.threads or using.threads)
+            start(reading, job, reduce_file, using.path(job.path), how, None, job.exported)
         while to_export and len(exporting) + sum(job.exported is not None for job in to_read) < using.exports:
             number, job = to_export.popleft()
             progress(job.name)
@@ -552,10 +522,3 @@ def _read(
     for job in jobs:
         job.exported = None
     return lost
-
-
-def _task(job: _Job, using: Workers) -> Task:
-    reading = replace(job.reading, threads=job.reading.threads or using.threads)
-    if reading.scheduler is None:
-        return Task(job.path, reading, exported=job.exported)
-    return Task(job.path.resolve(), reading, fingerprint(job.path), code_version())
