@@ -505,7 +505,7 @@ expires = 2027-01-31
 limit = "+5ms"
 """
 LATENCIES = (
-    '{"unit": "us", "latencies": [10, 20, 11, 12]}', '[{"iter": 0, "latency_ms": 3}, {"iter": 1, "latency_ms": 4}]', '{"latency_s": 0.5}\n\n{"latency_s": 2}\n',
+    '{"unit": "us", "latencies": [10, 20, 11, 12]}', '[{"iter": 0, "latency_ms": 3}, {"iter": 1, "latency_ms": 4}]', '{"runs": {"decode": {"latency_s": [0.5, 2]}}}',
     '{"results": [{"command": "a", "mean": 0.2, "times": [0.1, 0.3], "exit_codes": [0, 0]}]}', "i\tLatency (ms)\n0\t1\n1\t2\n",
 )  # fmt: skip
 

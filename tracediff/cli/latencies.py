@@ -29,8 +29,8 @@ Exit status: 0 done, 1 error, 2 usage.
 def latencies(request: LatenciesRequest, output: Output) -> None:
     """Compare latencies that were measured without a profiler: mean, median, p90, p99, and whether to believe them.
 
-    Each side is a file (one run) or a folder with a file per run: CSV, JSON, JSON lines, a number a line, or what
-    pytest-benchmark, hyperfine, vLLM and TensorRT-LLM write. With repeats a change can be confirmed; with one run per side it is likely
+    Each side is a file (one run) or a folder with a file per run: CSV, JSON, a number a line, also what
+    pytest-benchmark and hyperfine write. With repeats a change can be confirmed; with one run per side it is likely
     at best. label=PATH names a side.
     """
     import tracediff

@@ -252,7 +252,7 @@ class LatencyRun(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # base name
     format: str
-    column: str  # column, key, benchmark or command; '' where there is none
+    column: str  # column, or keys with dots between them; '' where there is none
     unit: str  # as in the file
     unit_from: str
     iterations: int
@@ -265,7 +265,6 @@ class LatencyRun(msgspec.Struct, frozen=True, kw_only=True):
     max_ns: float
     outliers: int
     largest: list[LatencyOutlier] = []  # those farthest from the median
-    note: str = ""
     left_out: bool = False  # it lies far from the others of its side
 
 

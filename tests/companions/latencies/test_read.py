@@ -36,7 +36,6 @@ READ = {
     "words.json": ('{"time_unit": "seconds", "latencies": [1]}', "json", "latencies", "s", [1e9]),
     "objects.json": ('[{"iter": 0, "latency_ms": 3}, {"iter": 1, "latency_ms": 4}]', "json", "latency_ms", "ms", [3e6, 4e6]),
     "camel.json": ('[{"latencyMs": 3.5}]', "json", "latencyMs", "ms", [3.5e6]),
-    "lines.jsonl": ('{"latency_s": 0.5}\n\n{"latency_s": 2}\n', "jsonl", "latency_s", "s", [5e8, 2e9]),
     "plain.csv": ("iteration,latency_ms\n0,1.5\n1,2.5\n", "csv", "latency_ms", "ms", [1.5e6, 2.5e6]),
     "semicolon.csv": ("iteration;time_us\n0;1.5\n1;2e1\n", "csv", "time_us", "us", [1500.0, 20_000.0]),
     "tab.tsv": ("i\tLatency (ms)\n0\t1\n", "csv", "Latency (ms)", "ms", [1e6]),
@@ -45,11 +44,12 @@ READ = {
     "one_column.csv": ("latency_ms\n4\n", "csv", "latency_ms", "ms", [4e6]),
     "moments.csv": ("start_ms,end_ms,latency_ms\n1,2,1\n", "csv", "latency_ms", "ms", [1e6]),
     "rate.csv": ("throughput_tok_s,latency_ms\n5,1\n", "csv", "latency_ms", "ms", [1e6]),
-    "vllm.json": ('{"avg_latency": 1.5, "latencies": [1, 2], "percentiles": {"50": 1.5}}', "vllm-latency", "latencies", "s", [1e9, 2e9]),
+    "vllm.json": ('{"avg_latency_s": 1.5, "latencies_s": [1, 2], "percentiles": {"50": 1.5}}', "json", "latencies_s", "s", [1e9, 2e9]),
     "hyperfine.json": (
         json.dumps({"results": [{"command": "a", "mean": 0.2, "times": [0.1, 0.3], "exit_codes": [0, 0]}]}),
-        "hyperfine", "a", "s", [1e8, 3e8],
+        "json", "results.a.times", "s", [1e8, 3e8],
     ),
+    "inside.json": ('{"runs": {"decode": {"step_us": [7, 8]}, "flags": ["a"], "none_ms": []}}', "json", "runs.decode.step_us", "us", [7e3, 8e3]),
 }  # fmt: skip
 
 
@@ -106,41 +106,25 @@ def test_the_column_is_chosen_only_where_it_is_clear():
     assert settle_unit("x_ms", None, Wanted("f")) == ("ms", "the name x_ms")
 
 
-def test_pytest_benchmark_as_it_was_written(tmp_path):
+def test_pytest_benchmark_as_it_was_written():
     path = FIXTURES / "latencies/pytest_benchmark.json"
-    with pytest.raises(TracediffError, match="2 benchmarks: test_sum, test_sorted"):
-        read(path)
     saved = json.loads(path.read_text())["benchmarks"][1]["stats"]
-    found = read(path, LatencyOptions(column="test_sorted"))
-    assert (found.format, found.unit, found.unit_from) == (
-        "pytest-benchmark",
-        "s",
-        "the format pytest-benchmark",
-    )
-    assert found.ns.mean() == pytest.approx(saved["mean"] * 1e9) and len(found.ns) == saved["rounds"] == 24
-    del saved["data"]
-    lone = put(
-        tmp_path, "lone.json", json.dumps({"machine_info": {}, "benchmarks": [{"name": "x", "stats": saved}]})
-    )
-    with pytest.raises(TracediffError) as caught:
-        read(lone)
-    assert caught.value.slug == "latencies-no-data" and "--benchmark-save-data" in (caught.value.fix or "")
-
-
-def test_seconds_of_vllm_only_where_the_mean_is_theirs(tmp_path):
-    path = put(tmp_path, "a.json", '{"avg_latency": 1500, "latencies": [1, 2], "percentiles": {}}')
-    with pytest.raises(TracediffError) as caught:
+    with pytest.raises(TracediffError, match=r"benchmarks\.test_sum\.stats\.data, benchmarks\.test_sorted"):
         read(path)
-    assert caught.value.slug == "latencies-unit"
+    for asked in ("test_sorted", "benchmarks.test_sorted.stats.data"):
+        found = read(path, LatencyOptions(column=asked))
+        assert (found.column, found.unit, found.unit_from) == (
+            "benchmarks.test_sorted.stats.data", "s", "the file",
+        )  # fmt: skip
+        assert found.ns.mean() == pytest.approx(saved["mean"] * 1e9)
+        assert len(found.ns) == saved["rounds"] == 24
 
 
-def test_step_times_of_an_iteration_log():
-    """The host step times of the records of fixtures/kpi that only generate."""
-    found = read(FIXTURES / "kpi/iteration_log_no_overlap.txt")
-    assert (found.format, found.column, found.unit) == ("iteration-stats", "host_step_time", "ms")
-    assert found.ns.tolist() == [12e6, 13e6, 14e6] and found.note == ""
-    partly = read(FIXTURES / "kpi/iteration_log.txt")
-    assert partly.ns.tolist() == [10e6, 11e6] and partly.note.startswith("1 of 3 records left out")
+def test_an_object_that_no_name_tells_is_called_by_its_place(tmp_path):
+    path = put(tmp_path, "a.json", '{"unit": "ms", "sides": [{"times": [1]}, {"times": [2]}]}')
+    with pytest.raises(TracediffError, match=r"sides\.0\.times, sides\.1\.times"):
+        read(path)
+    assert read(path, LatencyOptions(column="1")).ns.tolist() == [2e6]
 
 
 REFUSED = {
@@ -162,12 +146,12 @@ REFUSED = {
     "short_row.csv": ("a,latency_ms\n1,2\n3\n", "latencies-bad-value", "line 3 has 1 columns, the header 2"),
     "huge.json": ('{"times_s": [1, 1e30]}', "latencies-bad-value", "value 2 is 1e+30 s: longer than 100 days"),
     "long_digits.json": ('{"times_s": [1' + "0" * 500 + "]}", "latencies-bad-value", "not finite"),
-    "mixed.jsonl": ('{"latency_ms": 1}\nhello\n', "latencies-bad-value", "line 2 is no JSON object"),
     "comma.csv": ("iteration;latency_ms\n0;1,5\n", "latencies-decimal-comma", "line 2 has a decimal comma: '1,5'"),
     "comma.txt": ("1,5\n2,5\n", "latencies-decimal-comma", "line 1 has a decimal comma"),
     "no_header.csv": ("1,2,3\n4,5,6\n", "latencies-column", "no header"),
     "same_names.csv": ("a_ms,a_ms\n1,2\n", "latencies-column", "two of one name"),
     "two.csv": ("a_ms,b_ms\n1,2\n", "latencies-column", "several columns"),
+    "lines.json": ('{"latency_ms": 1}\n{"latency_ms": 2}\n', "latencies-unknown-format", "as JSON it is broken"),
     "object.json": ('{"latency_ms": 5}', "latencies-unknown-format", "no latencies of a form"),
     "nested.json": ("[[1], [2]]", "latencies-unknown-format", "no latencies of a form"),
     "cut.json": ('{"times_ms": [1, 2', "latencies-unknown-format", "as JSON it is broken"),

@@ -44,8 +44,7 @@ def find_warm_up(values: Floats) -> WarmUp:
     The run is cut into blocks of `BLOCK` iterations (a fiftieth of the run where that is more). Leading blocks whose median
     is above that of the second half by more than three standard errors and by more than 1 % of it are warm-up; then so are single
     first iterations more than five robust standard deviations (and 1 %) above. The rule is applied to what is left until it finds
-    nothing. A warm-up beyond half of the run is none: the run never settled. Faster first iterations are no warm-up; they show
-    as drift.
+    nothing. A warm-up beyond half of the run is none: the run never settled. Faster first iterations are no warm-up.
     """
     n = len(values)
     length = 0
@@ -79,15 +78,10 @@ def _first(values: Floats) -> int:
 # Was it measured well? Checks of one run's latencies, and of a side's runs; each says its numbers, ok or not.
 
 FEW = 30  # iterations of a run
-DRIFT = 0.02  # of the median, from the first to the last iteration
-DRIFT_P = 0.01
-DRIFT_BLOCKS = 100  # medians of neighbours that stand for a longer run
 FAR = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MANY_OUTLIERS = 0.05  # of the iterations
 MOVED_MEAN = 0.02  # of the mean, by outliers
 RELATED = 0.3  # correlation of neighbours that the blocks do not cover
-COARSE = 0.005  # of the median: a clock's tick
-MODE_SHARE, MODE_VALLEY, MODE_APART = 0.1, 0.03, 0.02
 QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
 
 
@@ -118,54 +112,6 @@ def outlying(values: Floats) -> Floats:
     return np.where(np.abs(values - middle) > 0.01 * middle, values - middle, 0.0)
 
 
-def drift(values: Floats) -> tuple[float, float]:
-    """Return the change from the first to the last iteration as a part of the median, and its p value.
-
-    Theil-Sen slope and Mann-Kendall test (as Kendall's tau against time), of at most `DRIFT_BLOCKS` medians of neighbours.
-    """
-    from scipy.stats import kendalltau, theilslopes
-
-    edges = np.arange(min(len(values), DRIFT_BLOCKS)) * len(values) // min(len(values), DRIFT_BLOCKS)
-    medians = np.array([np.median(part) for part in np.split(values, edges[1:])])
-    middle = float(np.median(values))
-    if len(medians) < 8 or not middle or np.ptp(medians) == 0:
-        return 0.0, 1.0
-    at = np.arange(len(medians))
-    slope = float(theilslopes(medians, at)[0])
-    p = float(kendalltau(at, medians).pvalue)
-    return slope * (len(medians) - 1) / middle, p
-
-
-def modes(values: Floats) -> tuple[float, float, float] | None:
-    """Return two modes as (lower, higher, share of the higher), None where there is one.
-
-    The best split of the sorted values in two (Otsu 1979; outliers left out, unless they are so many that they are a mode); two modes where each part has a tenth of them,
-    their means are 2 % of the median and two ticks of the clock apart, and less than 3 % of all lie in the middle third between.
-    """
-    near = outlying(values) == 0
-    kept = np.sort(values[near] if np.count_nonzero(~near) < MODE_SHARE * len(values) else values)
-    n = len(kept)
-    if n < FEW or kept[0] == kept[-1]:
-        return None
-    left = np.arange(1, n)
-    sums = np.cumsum(kept)
-    means = sums[:-1] / left, (sums[-1] - sums[:-1]) / (n - left)
-    cut = int((left * (n - left) * (means[1] - means[0]) ** 2).argmax())
-    low, high, share = float(means[0][cut]), float(means[1][cut]), 1 - (cut + 1) / n
-    third = (high - low) / 3
-    between = np.count_nonzero((kept > low + third) & (kept < high - third)) / n
-    apart = high - low >= max(MODE_APART * float(np.median(values)), 2 * tick(values))
-    if min(share, 1 - share) < MODE_SHARE or between >= MODE_VALLEY or not apart:
-        return None
-    return low, high, share
-
-
-def tick(values: Floats) -> float:
-    """Return the smallest difference of two values that are not the same, ns; 0 where all are."""
-    steps = np.diff(np.unique(values))
-    return float(steps.min()) if len(steps) else 0.0
-
-
 def check_sides(
     sides: Sequence[Sequence[Run]],
     doubles: Sequence[Sequence[str]],
@@ -179,12 +125,9 @@ def check_sides(
     """
     checks: tuple[tuple[str, Callable[[Sequence[Run]], Seen], str], ...] = (
         ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
-        ("drift", _drift, f"change over a run: warned of from {100 * DRIFT:.0f} % with p < {DRIFT_P} (Theil-Sen, Mann-Kendall)"),
         ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
         ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
-        ("modes", _modes, "two groups of iterations with nothing between them"),
         ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
-        ("clock", _clock, f"a tick of {100 * COARSE:.1f} % of the median or more hides what is smaller"),
         ("synchronised", _queued, "calls that return before the GPU is done; a file alone cannot prove that it was waited for"),
         ("runs", lambda side: (len(side) > 1, f"{len(side)}"), "noise between runs is known from repeats only"),
     )  # fmt: skip
@@ -227,15 +170,6 @@ def _warm_up(side: Sequence[Run], option: str) -> Seen:
     return well, "; ".join(parts)
 
 
-def _drift(side: Sequence[Run]) -> Seen:
-    found = {id(run): drift(run.values) for run in side}
-    sure = [run for run in side if abs(found[id(run)][0]) >= DRIFT and found[id(run)][1] < DRIFT_P]
-    worst = _worst(sure or side, lambda run: abs(found[id(run)][0]))
-    change, p = found[id(worst)]
-    text = f"{100 * change:+.1f} % over the run{_in(worst, side)}, p {'< 0.001' if p < 0.001 else f'{p:.3f}'}"
-    return not sure, text
-
-
 def _outliers(side: Sequence[Run]) -> Seen:
     far = sum(int(np.count_nonzero(outlying(run.values))) for run in side)
     whole = sum(len(run.values) for run in side)
@@ -262,32 +196,9 @@ def _related(side: Sequence[Run]) -> Seen:
     return value <= RELATED, f"{value:+.2f}{_in(worst, side)}"
 
 
-def _modes(side: Sequence[Run]) -> Seen:
-    for run in side:
-        if found := modes(run.values):
-            low, high, share = found
-            return (
-                False,
-                f"{100 * share:.0f} % around {time(high)}, the others around {time(low)}{_in(run, side)}",
-            )
-    return True, "one"
-
-
 def _few(side: Sequence[Run]) -> Seen:
     least = min(len(run.values) for run in side)
     return least >= FEW, f"{least:,}" + (" in the shortest run" if len(side) > 1 else "")
-
-
-def _clock(side: Sequence[Run]) -> Seen:
-    worst = _worst(side, lambda run: tick(run.values) / (float(np.median(run.values)) or 1.0))
-    count, different = len(worst.values), len(np.unique(worst.values))
-    step, middle = tick(worst.values), float(np.median(worst.values))
-    if not step:
-        return count == 1, f"all {time(middle)}"
-    return (
-        different == count or step < COARSE * middle,
-        f"{different:,} different values of {count:,}; tick {time(step)}",
-    )
 
 
 def _queued(side: Sequence[Run]) -> Seen:

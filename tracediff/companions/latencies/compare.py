@@ -204,7 +204,7 @@ def _run(file: LatencyFile, run: Run, left_out: bool) -> LatencyRun:
         name=file.name, format=file.format, column=file.column, unit=file.unit, unit_from=file.unit_from,
         iterations=len(run.values), trimmed=run.trimmed, mean_ns=mean, median_ns=median, p90_ns=p90, p99_ns=p99,
         min_ns=least, max_ns=float(run.values.max()), outliers=int(np.count_nonzero(distance)),
-        largest=[LatencyOutlier(run.trimmed + int(at) + 1, float(run.values[at])) for at in far], note=file.note,
+        largest=[LatencyOutlier(run.trimmed + int(at) + 1, float(run.values[at])) for at in far],
         left_out=left_out,
     )  # fmt: skip
 

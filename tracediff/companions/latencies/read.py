@@ -1,18 +1,12 @@
 """Plain measurements: a file with one latency an iteration -> `LatencyFile`. The format is recognised by its content.
 
-    pytest-benchmark   `pytest --benchmark-json FILE`: benchmarks[].stats.data, s an iteration (pytest_benchmark/stats.py)
-    hyperfine          `hyperfine --export-json FILE`: results[].times, s (src/benchmark/benchmark_result.rs, 1.x)
-    vllm-latency       `vllm bench latency --output-json FILE`: avg_latency, latencies, percentiles, s
-                       (benchmarks/benchmark_latency.py)
-    iteration-log      TensorRT-LLM's iteration log or statistics (companions/bench): host step time of iterations that only
-                       generate, ms
-    json               a list of numbers or of objects; an object with one list: {"times_ms": [...]}, {"unit": "us", ...}
-    jsonl              an object a line
-    csv                with a header; separated by comma, semicolon or tab
-    text               a number a line; lines that begin with # are comments
+    json    a list of numbers or of objects; an object with a list of numbers somewhere in it: {"times_ms": [...]}, {"unit": "us", ...}
+    csv     with a header; separated by comma, semicolon or tab
+    text    a number a line; lines that begin with # are comments
 
-triton.testing.do_bench(..., return_mode="all") (python/triton/testing.py) and torch.utils.benchmark's Measurement.times give
-Python lists, in ms and in s: saved as JSON they say no unit, so they need --unit.
+pytest-benchmark (`--benchmark-json FILE`: benchmarks[].stats.data) and hyperfine (`--export-json FILE`: results[].times) write seconds.
+Others, as triton.testing.do_bench(..., return_mode="all") (ms) and torch.utils.benchmark's Measurement.times (s), give lists that say no
+unit: they need --unit.
 """
 
 from __future__ import annotations
@@ -22,8 +16,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +25,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.companions.bench import read as kpi
 from tracediff.errors import TracediffError
 from tracediff.request import LatencyOptions
 
 MAX_BYTES = 64 << 20
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log")
+SUFFIXES = (".json", ".csv", ".tsv", ".txt", ".log")
 _FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as latency_ms, or a number a line'
 _PEEK = 4 << 20
-_LOGS = ("iteration-log", "iteration-stats")
-_PRODUCERS = ("pytest-benchmark", "hyperfine", "vllm-latency", *_LOGS)
 MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
@@ -84,32 +75,34 @@ class LatencyFile:
 
     name: str  # base name of the file
     format: str
-    column: str  # column, key, benchmark or command; '' where the file has only the numbers
+    column: str  # column, or keys with dots between them; '' where the file has only the numbers
     unit: str  # as in the file: ns, us, ms, s
     unit_from: str  # what told it
     digest: str  # SHA-256 of the file
     ns: npt.NDArray[np.float64]
-    note: str = ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A list of values in a file; `unit`: what the format or the file says, None where only the name can tell."""
+    """A list of values in a file; `unit`: what the file says, None where only the name can tell."""
 
     format: str
-    name: str  # of the column, key or benchmark; '' where there is none
+    name: str  # as `LatencyFile.column`
     values: Sequence[object]
     unit: str | None = None
     place: str = "value"  # what is counted in messages
-    note: str = ""  # what was left out
+
+    @property
+    def key(self) -> str:
+        """What speaks of the values: the last of the keys."""
+        return self.name.rpartition(".")[2]
 
 
 def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
-    """Read a file; `options`: which column, key, benchmark or command, and the unit where the file says none.
+    """Read a file; `options`: which column or key, and the unit where the file says none.
 
     Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
-    latencies-unit, latencies-bad-value, latencies-decimal-comma, latencies-no-data; other-input where it is a file for
-    another command.
+    latencies-unit, latencies-bad-value, latencies-decimal-comma; other-input where it is a file for another command.
     """
     try:
         return parse(path, options)
@@ -124,14 +117,10 @@ def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
     """`read` without asking what else the file may be: what recognises files asks this."""
     wanted = Wanted(path.name, options.column, options.unit, options.prefix)
     data = _bytes(path, wanted)
-    found = _find(data, path, wanted)
-    unit, source = settle_unit(found.name, found.unit, wanted)
-    if source != wanted.option("unit") and found.format in _PRODUCERS:
-        source = f"the format {found.format}"
+    found = _find(data, wanted)
+    unit, source = settle_unit(found.key, found.unit, wanted)
     digest = hashlib.sha256(data).hexdigest()
-    return LatencyFile(
-        path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted), found.note
-    )
+    return LatencyFile(path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted))
 
 
 def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[LatencyFile]:
@@ -173,9 +162,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def recognise(path: Path) -> str | None:
-    """Return what kind of latencies a file holds (`pytest-benchmark`, `csv`, ...), None where it is something else.
+    """Return what kind of latencies a file holds (`json`, `csv`, `text`), None where it is something else.
 
-    Only known producers, lists of numbers, and names that speak of a duration count: a CSV with any number in it does not.
+    Only lists of numbers, and names that speak of a duration count: a CSV with any number in it does not.
     Looks at no more than the first megabytes; raises nothing.
     """
     try:
@@ -186,13 +175,13 @@ def recognise(path: Path) -> str | None:
             return None
         found = _own(data, Wanted(path.name))
     except TracediffError as error:
-        known = error.slug in ("latencies-no-data", "latencies-decimal-comma", "latencies-bad-value")
+        known = error.slug in ("latencies-decimal-comma", "latencies-bad-value")
         return "unclear" if known or isinstance(error, UnsettledError) else None
     except (OSError, UnicodeDecodeError):
         return None
     if found is None or not found.values:
         return None
-    told = found.unit is not None or not found.name or is_latency(found.name)
+    told = found.unit is not None or not found.name or is_latency(found.key)
     return found.format if told else None
 
 
@@ -208,7 +197,7 @@ def _bytes(path: Path, wanted: Wanted) -> bytes:
         raise wanted.error("latencies-unreadable", error.strerror or str(error), "check the path") from error
 
 
-def _find(data: bytes, path: Path, wanted: Wanted) -> Found:
+def _find(data: bytes, wanted: Wanted) -> Found:
     if not data.strip(b"\xef\xbb\xbf \t\r\n"):
         raise wanted.error("latencies-empty", "is empty")
     try:
@@ -218,7 +207,7 @@ def _find(data: bytes, path: Path, wanted: Wanted) -> Found:
     if "\0" in text[:4096]:
         fix = "save it as UTF-8; traces go to tracediff compare"
         raise wanted.error("latencies-unreadable", "is no UTF-8 text", fix)
-    found = _own(data, wanted) or _iteration_log(path, wanted.column)
+    found = _own(data, wanted)
     if found is not None:
         return found
     broken = ""
@@ -239,34 +228,18 @@ def _own(data: bytes, wanted: Wanted) -> Found | None:
         try:
             value = parse_json(text)
         except ValueError:
-            pass  # an object a line, or a log
+            return None
         else:
             return find_in_json(value, wanted)
     return find_in_text(data.decode("utf-8-sig"), wanted)
 
 
-def _iteration_log(path: Path, column: str | None) -> Found | None:
-    """Step times of TensorRT-LLM's own log; those of other ranks and of steps with prompts are another workload."""
-    if column not in (None, "host_step_time"):
-        return None
-    try:
-        report = kpi.read(path)
-    except TracediffError:
-        return None
-    rank = min((one.rank for one in report.iterations), default=0)
-    mine = [one for one in report.iterations if one.rank == rank and one.generation]
-    values = [one.host_ms for one in mine if one.host_ms is not None]
-    if report.kind not in _LOGS or not values:
-        return None
-    whole = len(report.iterations) + report.iterations_left_out
-    left = whole - len(values)
-    note = f"{left} of {whole} records left out: other ranks, or not only generating" if left else ""
-    return Found(report.kind, "host_step_time", values, "ms", note=note)
-
-
-# JSON: what known benchmarks write, lists, and objects with a list.
+# JSON: lists, and objects with a list.
 
 _UNIT_KEYS = ("unit", "units", "time_unit")
+# Keys to what known benchmarks write in seconds; of a list of objects any.
+_IN_SECONDS = {("benchmarks", "stats", "data"), ("results", "times")}
+_DEEPEST = 8
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -289,11 +262,10 @@ def parse_json(data: bytes) -> Any:
 def find_in_json(value: Any, wanted: Wanted) -> Found | None:
     """Return the latencies in a decoded file, None where it holds none that are known here.
 
-    Raises `TracediffError`: latencies-column, latencies-no-data, latencies-unit, latencies-empty.
+    Raises `TracediffError`: latencies-column, latencies-unit, latencies-empty.
     """
     if isinstance(value, dict):
-        readers = (_pytest_benchmark, _hyperfine, _vllm, _object)
-        return next((found for reader in readers if (found := reader(value, wanted)) is not None), None)
+        return _object(value, wanted)
     if not isinstance(value, list):
         return None
     if value and all(isinstance(one, dict) for one in value):
@@ -301,24 +273,47 @@ def find_in_json(value: Any, wanted: Wanted) -> Found | None:
     return None if value and isinstance(value[0], dict | list) else Found("json", "", value)
 
 
-def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted, form: str = "json") -> Found:
+def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted) -> Found:
     """Return the latencies of a list of objects, one an iteration; the key is chosen as a column of a CSV is."""
     first = objects[0]
     numeric = [key for key, value in first.items() if isinstance(key, str) and as_number(value) is not None]
     key = choose(numeric, wanted)
-    return Found(form, key, [one.get(key) for one in objects], _stated(objects, wanted), "object")
+    return Found("json", key, [one.get(key) for one in objects], _stated(objects, wanted), "object")
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of numbers in an object; keys: those that lead to it; names: the keys, and those of objects in lists on the way."""
+
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    values: list[Any]
 
 
 def _object(value: dict[str, Any], wanted: Wanted) -> Found | None:
-    lists = {
-        key: one
-        for key, one in value.items()
-        if isinstance(one, list) and (not one or any(as_number(item) is not None for item in one))
-    }
+    lists = {".".join(one.names): one for one in _lists(value, _List((), (), []))}
+    lists = {name: one for name, one in lists.items() if one.values} or lists
     if not lists:
         return None
-    key = choose(list(lists), wanted)
-    return Found("json", key, lists[key], _stated([value], wanted))
+    asked = [name for name, one in lists.items() if wanted.column in one.names]
+    name = asked[0] if len(asked) == 1 else choose(list(lists), wanted)
+    unit = "s" if lists[name].keys in _IN_SECONDS else _stated([value], wanted)
+    return Found("json", name, lists[name].values, unit)
+
+
+def _lists(value: object, at: _List) -> Iterator[_List]:
+    """The lists of numbers in a value, in order. An object of a list is called by its name or command, else by its place."""
+    if len(at.names) > _DEEPEST:
+        return
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _lists(one, _List((*at.keys, key), (*at.names, key), []))
+    elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        for number, one in enumerate(value):
+            name = str(one.get("name") or one.get("command") or number)
+            yield from _lists(one, _List(at.keys, (*at.names, name), []))
+    elif isinstance(value, list) and (not value or any(as_number(item) is not None for item in value)):
+        yield replace(at, values=value)
 
 
 def _stated(objects: Iterable[Mapping[str, Any]], wanted: Wanted) -> str | None:
@@ -331,62 +326,7 @@ def _stated(objects: Iterable[Mapping[str, Any]], wanted: Wanted) -> str | None:
     return named.pop() if named else None
 
 
-def _one_of(series: Sequence[tuple[str, Any]], wanted: Wanted, what: str) -> tuple[str, Any]:
-    """Return the benchmark asked for, or the only one."""
-    names = [name for name, _ in series]
-    if wanted.column is None and len(series) == 1:
-        return series[0]
-    chosen = [one for one in series if one[0] == wanted.column]
-    if len(chosen) == 1:
-        return chosen[0]
-    text = f"{len(series)} {what}: {', '.join(name[:80] for name in names[:12])}"
-    if len(set(names)) < len(names):
-        raise wanted.error("latencies-column", text, "save each in a file of its own")
-    raise wanted.error(
-        "latencies-column", text, f"{wanted.option('column')} NAME, one of these", UnsettledError
-    )
-
-
-def _pytest_benchmark(value: dict[str, Any], wanted: Wanted) -> Found | None:
-    found = value.get("benchmarks")
-    if not isinstance(found, list) or not found or "machine_info" not in value:
-        return None
-    series = [(str(one.get("name", "")), one.get("stats")) for one in found if isinstance(one, dict)]
-    name, stats = _one_of(series, wanted, "benchmarks")
-    data = stats.get("data") if isinstance(stats, dict) else None
-    if not isinstance(data, list):
-        what = f"the rounds of benchmark {name[:80]} were not saved, only their statistics"
-        fix = "pytest --benchmark-json FILE, or --benchmark-autosave with --benchmark-save-data"
-        raise wanted.error("latencies-no-data", what, fix)
-    return Found("pytest-benchmark", name, data, "s")
-
-
-def _hyperfine(value: dict[str, Any], wanted: Wanted) -> Found | None:
-    found = value.get("results")
-    if not isinstance(found, list) or not found:
-        return None
-    if not all(isinstance(one, dict) and "command" in one for one in found):
-        return None
-    name, one = _one_of([(str(one.get("name") or one["command"]), one) for one in found], wanted, "commands")
-    if not isinstance(one.get("times"), list):
-        what = f"no single runs of {name[:80]}"
-        raise wanted.error("latencies-no-data", what, "hyperfine --export-json FILE COMMAND")
-    return Found("hyperfine", name, one["times"], "s")
-
-
-def _vllm(value: dict[str, Any], wanted: Wanted) -> Found | None:
-    """Seconds are what vLLM writes; the mean that it writes beside them has to be theirs."""
-    times, mean = value.get("latencies"), as_number(value.get("avg_latency"))
-    if wanted.column not in (None, "latencies") or not isinstance(times, list) or "percentiles" not in value:
-        return None
-    known = [number for one in times if (number := as_number(one)) is not None]
-    if mean is None or not known or len(known) != len(times):
-        return None
-    theirs = math.isclose(math.fsum(known) / len(known), mean, rel_tol=1e-3)
-    return Found("vllm-latency", "latencies", times, "s") if theirs else None
-
-
-# Text: CSV with a header, a number a line, an object a line.
+# Text: CSV with a header, a number a line.
 
 _MAX_COLUMNS = 512
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z|[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -405,8 +345,6 @@ def find_in_text(text: str, wanted: Wanted) -> Found | None:
     ]
     if not kept:
         raise wanted.error("latencies-empty", "there is no latency in it")
-    if kept[0][1].lstrip().startswith(("{", "[")):
-        return _json_lines(kept, wanted)
     delimiter = next((one for one in ("\t", ";", ",") if one in kept[0][1]), None)
     if delimiter is None and is_number(kept[0][1].strip()):
         return _numbers_of_lines([(number, line.strip()) for number, line in kept], "text", "", wanted)
@@ -416,22 +354,6 @@ def find_in_text(text: str, wanted: Wanted) -> Found | None:
 def is_number(text: str) -> bool:
     """Whether a text is a number with a decimal point; nan and inf are, so that they are refused by name."""
     return len(text) < 400 and _NUMBER.match(text) is not None
-
-
-def _json_lines(kept: Sequence[tuple[int, str]], wanted: Wanted) -> Found | None:
-    objects = []
-    for number, line in kept:
-        try:
-            value = parse_json(line.encode())
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            if number == kept[0][0]:
-                return None
-            what = f"line {number} is no JSON object: {shown(line.strip())}"
-            raise wanted.error("latencies-bad-value", what)
-        objects.append(value)
-    return rows(objects, wanted, "jsonl")
 
 
 def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, wanted: Wanted) -> Found:

@@ -167,10 +167,9 @@ def outliers(side: LatencySide) -> str:
 
 
 def notes(found: Latencies) -> list[str]:
-    """What was left out of files, once each."""
+    """Runs that were left out."""
     runs = [*found.baseline.runs, *found.candidate.runs]
-    left_out = [f"{run.name}: left out, far from the other runs of its side" for run in runs if run.left_out]
-    return [*dict.fromkeys(f"{run.name}: {run.note}" for run in runs if run.note), *left_out]
+    return [f"{run.name}: left out, far from the other runs of its side" for run in runs if run.left_out]
 
 
 def traced(found: Latencies) -> list[str]:
