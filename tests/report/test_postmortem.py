@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from tests.companions.latencies.test_render import report as latency_report
 from tests.report import sample
 from tests.report.golden import check
-from tests.report.test_markdown import NASTY, hostile
+from tests.report.test_markdown import MIXED, hostile
 from tracediff.errors import TracediffError
 from tracediff.model import Check, GateOutcome, Gates, GateWaiver, Result
 from tracediff.report.postmortem import file_names, render_postmortem, ruled_out
@@ -240,9 +240,9 @@ def test_what_differs_between_the_captures_is_apart() -> None:
     assert "| trace_gc | `none seen` | `seen` | no obstacle to comparing: on one side only |" in differs
 
 
-@pytest.mark.parametrize("name", NASTY)
-def test_a_nasty_name_changes_nothing_but_text(name: str) -> None:
-    plain, nasty = hostile("plain"), hostile(name)
+@pytest.mark.parametrize("names", MIXED)
+def test_nasty_names_change_nothing_but_text(names: list[str]) -> None:
+    plain, nasty = hostile(*(f"plain{at}" for at in range(len(names)))), hostile(*names)
     tokens = GFM.parse(markdown(nasty))
     for token in [*tokens, *(child for block in tokens for child in block.children or [])]:
         assert token.type not in ("html_block", "html_inline", "link_open"), token
