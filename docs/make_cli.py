@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tracediff.cli.main import COMMANDS, cli
+from tracediff.cli.options import Grouped
 
 PAGE = Path(__file__).parent / "cli.md"
 # Command -> pages that say more about it.
@@ -74,12 +75,15 @@ def _section(root: click.Context, name: str) -> str:
 
 def _options(context: click.Context, command: click.Command) -> str:
     options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
-    records = [one.get_help_record(context) for one in options]
-    rows = "".join(
-        f"| `{names.replace('|', chr(92) + '|')}` | {_cell(text)} |\n"
-        for names, text in filter(None, records)
-    )
-    return f"| option | |\n|-|-|\n{rows}" if rows else ""
+    groups = command.groups(context) if isinstance(command, Grouped) else {"Options": options}
+    tables = []
+    for name, members in groups.items():
+        rows = "".join(
+            f"| `{names.replace('|', chr(92) + '|')}` | {_cell(text)} |\n"
+            for names, text in filter(None, (one.get_help_record(context) for one in members))
+        )
+        tables += [f"| {'option' if name == 'Options' else name} | |\n|-|-|\n{rows}"] if rows else []
+    return "\n".join(tables)
 
 
 def _subcommands(context: click.Context, group: click.Group) -> str:

@@ -1,6 +1,6 @@
 """What can be asked: one dataclass a command. Its fields are the options of the command line and the arguments of `tracediff.api`.
 
-A field made with `option` is an option; its metadata says how the command line spells it (see `tracediff.cli.options`). A field
+A field made with `option` is an option; its metadata says how the command line spells it (see `tracediff.cli.options`); GROUP is where its help stands. A field
 that is not keyword-only is an argument. A field with neither is fixed for that command.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tracediff.errors import TracediffError
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
@@ -59,7 +59,7 @@ class LatencyOptions:
 
 
 def option(default: Any, text: str, **spelling: Any) -> Any:
-    """A field that is an option. `text`: its help; `spelling`: name (where it is another), metavar, minimum, choices, path, word."""
+    """A field that is an option. `text`: its help; `spelling`: name (where it is another), group, metavar, minimum, choices, path, word."""
     return field(default=default, metadata={"help": text, **spelling})
 
 
@@ -73,15 +73,23 @@ def word(given: PathLike | None) -> str | None:
     return None if given is None else os.fspath(given)
 
 
+STEPS, BESIDE, MORE = "Steps and ranks", "Beside the traces", "More answers"  # groups of options
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadRequest:
     """How captures are read."""
 
+    GROUP: ClassVar[str] = "Reading"
     step_regex: str | None = option(
-        None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX"
+        None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX", group=STEPS
     )
-    whole_capture: bool = option(False, "Count each capture as one step, whatever steps there are.")
-    host_only: bool = option(False, "Measure the host alone, whatever GPU kernels were captured.")
+    whole_capture: bool = option(
+        False, "Count each capture as one step, whatever steps there are.", group=STEPS
+    )
+    host_only: bool = option(
+        False, "Measure the host alone, whatever GPU kernels were captured.", group=STEPS
+    )
     memory_limit: str | None = option(
         None,
         "Memory for DuckDB, e.g. 2GiB; the rest spills to a scratch folder in $TMPDIR.",
@@ -116,13 +124,15 @@ class MeasureRequest(ReadRequest):
         None,
         "Only these steps, by the number in their label (else by their place, from 1); A-B/C-D: for each side.",
         metavar="A-B",
+        group=STEPS,
     )
     window: str | None = option(
         None,
         "Only steps that lie in this time of the trace whole: 1.5s-2.5s; A-B/C-D: for each side.",
         metavar="FROM-TO",
+        group=STEPS,
     )
-    ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST")
+    ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST", group=STEPS)
     cache: bool = option(
         True, "Read everything anew, and keep nothing (see `tracediff cache`).", name="--no-cache"
     )
@@ -171,6 +181,7 @@ class MeasureRequest(ReadRequest):
 class CompareRequest(MeasureRequest):
     """`tracediff compare` and `tracediff.compare`."""
 
+    GROUP: ClassVar[str] = BESIDE
     baseline: PathLike = field(kw_only=False)
     candidate: PathLike | None = field(default=None, kw_only=False)  # None: `baseline` is a capture bundle
     noise: PathLike | None = option(
@@ -218,12 +229,14 @@ class CompareRequest(MeasureRequest):
         (),
         "Everything about the kernels in whose name NAME occurs (*: anything); repeatable.",
         metavar="NAME",
+        group=MORE,
     )
     what_if: bool = option(
         False,
         "Say what a step would take without each of the first causes, and without all three (docs/what-if.md).",
+        group=MORE,
     )
-    force: bool = option(False, "Give a verdict even where the captures are not comparable.")
+    force: bool = option(False, "Give a verdict even where the captures are not comparable.", group=MORE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -305,6 +318,7 @@ class LatenciesRequest:
 class TimelineRequest(MeasureRequest):
     """`tracediff timeline`. Raises ValueError where pairs or runs are none."""
 
+    GROUP: ClassVar[str] = ""
     host_only: bool = False  # events are those of GPUs
     steps: str | None = None  # pairs of steps are selected instead
     baseline: PathLike = field(kw_only=False)
@@ -353,8 +367,11 @@ class TimelineRequest(MeasureRequest):
 class ShowRequest(MeasureRequest):
     """`tracediff show`: one side."""
 
+    GROUP: ClassVar[str] = MORE
     capture: PathLike = field(kw_only=False)
-    kpi: Paths = option((), "Benchmark report or iteration log of the program; repeatable.", path=True)
+    kpi: Paths = option(
+        (), "Benchmark report or iteration log of the program; repeatable.", path=True, group=BESIDE
+    )
     step: str | int | Sequence[str | int] = option(
         (), "This step beside the typical step of its class; repeatable.", metavar="[RUN:]N"
     )
@@ -381,6 +398,7 @@ class ShowRequest(MeasureRequest):
 class WhatIfRequest(MeasureRequest):
     """`tracediff what-if`: one side and what is different in it."""
 
+    GROUP: ClassVar[str] = ""
     host_only: bool = False  # what is replayed are the GPU's steps
     capture: PathLike = field(kw_only=False)
     without: str | Sequence[str] = option(

@@ -69,11 +69,12 @@ _LONGEST_QUERY_S = 10
 
 
 class Target(NamedTuple):
-    """One kind of input. `run`: an input, and an empty folder -> what came of it."""
+    """One kind of input. `run`: an input, and an empty folder -> what came of it; `part`: of the inputs asked for, where each takes long."""
 
     seeds: Callable[[], list[bytes]]
     change: Change
     run: Callable[[bytes, Path], str]
+    part: float = 1.0
 
 
 @cache
@@ -740,17 +741,18 @@ def _arbitrary_packed() -> list[bytes]:
     ]
 
 
+_SLOW = 0.4
 TARGETS: dict[str, Target] = {
-    "rows": Target(recipes("loose"), of_exports(mutations.ROWS, mutations.MODERATE), export),
-    "moderate": Target(recipes("loose"), of_exports(mutations.MODERATE), export),
-    "kept": Target(recipes("tiny", *CAPTURES), of_exports(mutations.KEPT), export),
-    "metadata": Target(recipes("loose", "graph", "gpu"), of_exports(mutations.METADATA), export),
-    "run": Target(recipes("tiny", "graph"), of_exports(mutations.RUN, mutations.KEPT), export),
-    "pages": Target(recipes("tiny", *CAPTURES), of_exports(mutations.PAGES), export),
-    "bytes": Target(recipes("tiny", *CAPTURES), of_exports(mutations.BYTES), export),
-    "packed": Target(lambda: [*recipes("tiny", **{"as": "xz"})(), *recipes("tiny", **{"as": "gz"})(), *recipes("tiny", **{"as": "zst"})()], partial(other_damage, mutations.ROWS), export),
-    "parquet": Target(recipes("tiny", "mpi", **{"as": "parquet"}), partial(other_damage, mutations.ROWS), export),
-    "arrow": Target(recipes("tiny", "mpi", **{"as": "arrow"}), partial(other_damage, mutations.ROWS), export),
+    "rows": Target(recipes("loose"), of_exports(mutations.ROWS, mutations.MODERATE), export, _SLOW),
+    "moderate": Target(recipes("loose"), of_exports(mutations.MODERATE), export, _SLOW),
+    "kept": Target(recipes("tiny", *CAPTURES), of_exports(mutations.KEPT), export, _SLOW),
+    "metadata": Target(recipes("loose", "graph", "gpu"), of_exports(mutations.METADATA), export, _SLOW),
+    "run": Target(recipes("tiny", "graph"), of_exports(mutations.RUN, mutations.KEPT), export, _SLOW),
+    "pages": Target(recipes("tiny", *CAPTURES), of_exports(mutations.PAGES), export, _SLOW),
+    "bytes": Target(recipes("tiny", *CAPTURES), of_exports(mutations.BYTES), export, _SLOW),
+    "packed": Target(lambda: [*recipes("tiny", **{"as": "xz"})(), *recipes("tiny", **{"as": "gz"})(), *recipes("tiny", **{"as": "zst"})()], partial(other_damage, mutations.ROWS), export, _SLOW),
+    "parquet": Target(recipes("tiny", "mpi", **{"as": "parquet"}), partial(other_damage, mutations.ROWS), export, _SLOW),
+    "arrow": Target(recipes("tiny", "mpi", **{"as": "arrow"}), partial(other_damage, mutations.ROWS), export, _SLOW),
     "unpack": Target(_arbitrary_packed, wrong_bytes, of_command("show", "FILE", "-q", suffix=".sqlite.xz")),
     "torch": Target(lambda: [_torch(), _real_torch(), gzip.compress(_torch())], bytes_or(other_values), torch),
     "manifest": Target(_manifest, bytes_or(other_values), manifest),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import Gating, judge, print_gates, progress, takes
+from tracediff.cli.options import Gating, Grouped, judge, print_gates, progress, takes
 from tracediff.cli.outputs import Output, check, write_outputs
 from tracediff.cli.say import say
 from tracediff.request import CompareRequest
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    cls=Grouped,
+    first=("html", "md", "json", "fail_on", "steps", "kernel"),
     epilog="""
 \b
 Examples:
@@ -30,7 +32,7 @@ Examples:
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a gate that noise decides.
-"""
+""",
 )
 @takes(output=Output, gating=Gating, request=CompareRequest)
 def compare(request: CompareRequest, output: Output, gating: Gating) -> None:

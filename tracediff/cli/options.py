@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from tracediff.cli.say import say
 from tracediff.errors import TracediffError
-from tracediff.request import option
+from tracediff.request import BESIDE, MORE, STEPS, option
 
 if TYPE_CHECKING:
     from tracediff.comparison.gates import Policy
@@ -46,14 +46,20 @@ def takes(*, omit: Container[str] = (), **kinds: type[Any]) -> Callable[[_Comman
             return command(**made, **given)
 
         decorated: _Command = called
-        for one in reversed([one for kind in kinds.values() for one in fields(kind) if one.name not in omit]):
+        chosen = [
+            (one, _group(kind, one))
+            for kind in kinds.values()
+            for one in fields(kind)
+            if one.name not in omit
+        ]
+        for one, group in reversed(chosen):
             if not one.kw_only:
                 required = one.default is MISSING
                 decorated = click.argument(one.name, required=required, shell_complete=complete_files)(
                     decorated
                 )
             elif "help" in one.metadata:
-                decorated = _option(one)(decorated)
+                decorated = _option(one, group)(decorated)
         return decorated
 
     return add
@@ -72,9 +78,51 @@ class _Count(click.IntRange):
 _MOST = 2**31 - 1
 
 
-def _option(one: Field[Any]) -> _Command:
+# Groups of options in a help text, in this order; what is in none comes first.
+GROUPS = (STEPS, "Output", "Gates", BESIDE, MORE, "Reading")
+
+
+class Grouped(click.Command):
+    """A command whose help has its options in groups. `first`: names of those that most need, which come before."""
+
+    def __init__(self, *arguments: Any, first: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.first = first
+
+    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """The options by group, in the order of the help text."""
+        found: dict[str, list[click.Option]] = {name: [] for name in ("Options", *GROUPS)}
+        for one in self.get_params(ctx):
+            if isinstance(one, click.Option):
+                group = "" if one.name in self.first else getattr(one, "group", "")
+                found[group or "Options"].append(one)
+        order = [*self.first, "help"]
+        found["Options"].sort(key=lambda one: order.index(one.name) if one.name in order else len(order))
+        return {name: options for name, options in found.items() if options}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Click's own, by group."""
+        for name, options in self.groups(ctx).items():
+            with formatter.section(name):
+                formatter.write_dl([row for one in options if (row := one.get_help_record(ctx))])
+
+
+class _GroupedOption(click.Option):
+    def __init__(self, *names: Any, group: str = "", **how: Any) -> None:
+        super().__init__(*names, **how)
+        self.group = group
+
+
+def _group(kind: type[Any], one: Field[Any]) -> str:
+    """The group of a field: its own, else that of the class in which it stands."""
+    where = next(each for each in kind.__mro__ if one.name in each.__annotations__)
+    found: str = one.metadata.get("group", getattr(where, "GROUP", ""))
+    return found
+
+
+def _option(one: Field[Any], group: str) -> _Command:
     """The click option of a field: a switch for a bool, repeatable for a tuple, else a word, number or path."""
-    how = dict(one.metadata)
+    how = {"cls": _GroupedOption, **one.metadata, "group": group}
     name = how.pop("name", f"--{one.name.replace('_', '-')}").split()
     if isinstance(one.default, bool):
         how |= {"is_flag": True, "flag_value": not one.default}
@@ -123,6 +171,7 @@ def progress(quiet: bool = False) -> Callable[[str], None]:
 class Gating:
     """What a result is held to."""
 
+    GROUP: ClassVar[str] = "Gates"
     fail_on: tuple[str, ...] = option(
         (), "Gate, e.g. step:+3%, gil@_schedule:+50us, launches:+10 or kernel:NAME:+5%; repeatable.", metavar="MEASURE:+LIMIT"
     )  # fmt: skip

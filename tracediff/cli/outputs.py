@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
 
@@ -145,6 +145,7 @@ _FOLDERS = {"tables", "pictures"}  # formats of many files
 class Output:
     """Where a report goes, and how much of it is printed."""
 
+    GROUP: ClassVar[str] = "Output"
     html: Path | None = option(None, "One offline page.", metavar="FILE", path=True)
     md: Path | None = option(None, "Markdown, as for a pull-request comment.", metavar="FILE", path=True)
     json: Path | None = option(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tracediff.cli.options import progress, takes
+from tracediff.cli.options import Grouped, progress, takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 from tracediff.request import ShowRequest
 
 
 @click.command(
+    cls=Grouped,
+    first=("html", "md", "json", "step", "worst", "steps"),
     epilog="""
 \b
 Examples:
@@ -19,7 +21,7 @@ Examples:
 
 \b
 Exit status: 0 done, 1 error, 2 usage.
-"""
+""",
 )
 @takes(output=Output, request=ShowRequest, omit=not_of("show"))
 def show(request: ShowRequest, output: Output) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.options import progress, takes
+from tracediff.cli.options import Grouped, progress, takes
 from tracediff.cli.say import say
 from tracediff.request import TimelineRequest
 
@@ -14,6 +14,7 @@ FIRST = 20  # pairs of steps that are shown unless told otherwise
 
 
 @click.command(
+    cls=Grouped,
     epilog="""
 \b
 Examples:
@@ -23,7 +24,7 @@ Examples:
 
 \b
 Exit status: 0 done, 1 error, 2 usage, 4 no steps of like workload on both sides.
-"""
+""",
 )
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help="The trace, by custom named .pftrace.",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tracediff.cli.options import progress, takes
+from tracediff.cli.options import Grouped, progress, takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 from tracediff.request import WhatIfRequest
 
 
 @click.command(
     "what-if",
+    cls=Grouped,
     epilog="""
 \b
 Examples:
