@@ -66,10 +66,10 @@ def cases() -> dict[str, list[str]]:
         "compare",
         "demo/graph_a",
         "demo/graph_fused",
-        "--ncu-baseline",
-        "ncu/gemm_two.csv",
-        "--ncu-candidate",
-        "ncu/gemm_fused.csv",
+        "--with",
+        "baseline=ncu/gemm_two.csv",
+        "--with",
+        "candidate=ncu/gemm_fused.csv",
     ]
     found["trtexec"] = ["trtexec", "trtexec/fp32", "trtexec/fp16"]
     for a, b in (("same_1", "same_2"), ("same_1", "more_5"), ("same_1", "double"), ("crowded", "warm")):
@@ -78,10 +78,10 @@ def cases() -> dict[str, list[str]]:
         "compare",
         "demo/graph_a",
         "demo/graph_gc",
-        "--baseline-kpi",
-        "kpi/bench_streaming.json",
-        "--candidate-kpi",
-        "kpi/bench_speculative.json",
+        "--with",
+        "baseline=kpi/bench_streaming.json",
+        "--with",
+        "candidate=kpi/bench_speculative.json",
     ]
     for folder in ("pairs", "captures", "system", "torch"):
         for file in sorted((FIXTURES / folder).glob("*.xz")) + sorted((FIXTURES / folder).glob("*.json.gz")):

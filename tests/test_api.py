@@ -127,80 +127,53 @@ def test_the_same_result_as_the_command(comparison, tmp_path):
 
 
 def test_what_is_given_beside_the_traces_is_that_of_the_command(tmp_path):
-    given = {
-        "ncu_baseline": "ncu/spill255.csv", "ncu_candidate": "ncu/spill32.csv",
-        "trtexec_baseline": "trtexec/fp32", "trtexec_candidate": "trtexec/fp16",
-        "latencies_baseline": "latencies/same_1", "latencies_candidate": "latencies/more_5",
+    pairs = {
+        "ncu": ("spill255.csv", "spill32.csv"), "trtexec": ("fp32", "fp16"), "latencies": ("same_1", "more_5"),
     }  # fmt: skip
-    paths = {name: str(ROOT / "fixtures" / path) for name, path in given.items()}
-    found = tracediff.compare(BEFORE, AFTER, latencies_warmup="0", **paths)
-    words = [word for name, path in paths.items() for word in (f"--{name.replace('_', '-')}", path)]
-    command_line = [
-        sys.executable,
-        "-m",
-        "tracediff",
-        "compare",
-        BEFORE,
-        AFTER,
-        "--latencies-warmup",
-        "0",
-        "-q",
+    given = [
+        f"{side}={ROOT / 'fixtures' / folder / name}"
+        for folder, names in pairs.items()
+        for side, name in zip(("baseline", "candidate"), names, strict=True)
     ]
+    found = tracediff.compare(BEFORE, AFTER, beside=given)
+    words = [word for one in given for word in ("--with", one)]
     subprocess.run(
-        [*command_line, *words, "--json", tmp_path / "command.json"],
-        check=True,
-        cwd=ROOT,
-        capture_output=True,
-    )
+        [sys.executable, "-m", "tracediff", "compare", BEFORE, AFTER, "-q", *words, "--json", tmp_path / "command.json"],
+        check=True, cwd=ROOT, capture_output=True,
+    )  # fmt: skip
     found.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
     assert found.latencies_rows["statistic"].to_list() == ["mean", "median", "p90", "p99", "min"]
     assert len(found.trtexec_rows) > 0 and len(found.ncu_rows) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"latencies_unit": "h"}, "unit"),
-        ({"latencies_warmup": "-1"}, "warm-up"),
-    ],
-)
-def test_options_on_latencies_that_are_none(options, what):
-    with pytest.raises(ValueError, match=what):
-        tracediff.compare(BEFORE, AFTER, latencies_baseline="a", latencies_candidate="b", **options)
+@pytest.mark.parametrize("word", ["a.csv", "both=a.csv", "baseline="])
+def test_what_stands_beside_says_of_which_side(word):
+    with pytest.raises(ValueError, match="is no SIDE=PATH"):
+        tracediff.compare(BEFORE, AFTER, beside=word)
 
 
 def test_latencies_of_one_side_are_an_error_before_any_trace_is_read():
     with pytest.raises(tracediff.TracediffError) as caught:
-        tracediff.compare("nowhere", "nowhere", latencies_baseline=str(ROOT / "fixtures/latencies/same_1"))
-    assert caught.value.slug == "latencies-one-side"
+        tracediff.compare("nowhere", "nowhere", beside=f"baseline={ROOT}/fixtures/latencies/same_1")
+    assert caught.value.slug == "with-one-side"
 
 
 def test_profiles_of_nsight_compute(tmp_path):
     """The command's result, with rows that name kernels of the step's table; one side alone is refused."""
     trace = serving(steps=6, kernel_name="quantize").write(tmp_path / "a.sqlite")
     pair = [ROOT / "fixtures" / "ncu" / f"quant_{name}.csv" for name in ("scalar132", "vec1056")]
-    result = tracediff.compare(trace, trace, ncu_baseline=str(pair[0]), ncu_candidate=pair[1], cache=False)
+    given = [f"baseline={pair[0]}", f"candidate={pair[1]}"]
+    result = tracediff.compare(trace, trace, beside=given, cache=False)
     assert result.ncu_rows["change"].to_list() == ["faster"]
     assert "grid 132 -> 1,056 blocks" in result.ncu_rows["sentence"][0]
     out = tmp_path / "command.json"
-    words = [
-        "compare",
-        trace,
-        trace,
-        "--ncu-baseline",
-        pair[0],
-        "--ncu-candidate",
-        pair[1],
-        "--json",
-        out,
-        "-q",
-    ]
+    words = ["compare", trace, trace, "--with", given[0], "--with", given[1], "--json", out, "-q"]
     subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
     assert decode(out.read_bytes()) == result.result
     with pytest.raises(tracediff.TracediffError) as error:
-        tracediff.compare(trace, trace, ncu_baseline=pair[0])
-    assert error.value.slug == "ncu-one-side"
+        tracediff.compare(trace, trace, beside=given[0])
+    assert error.value.slug == "with-one-side"
 
 
 def test_every_table_by_name_and_as_a_property(comparison):
@@ -259,8 +232,8 @@ def test_errors_have_slugs(tmp_path):
         tracediff.compare(BEFORE, AFTER, steps="1-2", whole_capture=True)
     assert error.value.slug == "no-steps-to-select"
     with pytest.raises(tracediff.TracediffError) as error:
-        tracediff.compare(BEFORE, AFTER, baseline_kpi=ROOT / "fixtures" / "kpi" / "serving_summary.json")
-    assert error.value.slug == "kpi-one-side"
+        tracediff.compare(BEFORE, AFTER, beside=[f"candidate={ROOT}/fixtures/kpi/serving_summary.json"])
+    assert error.value.slug == "with-one-side"
 
 
 def test_options_reach_the_comparison(tmp_path):

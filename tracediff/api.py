@@ -316,13 +316,12 @@ def compare(request: CompareRequest) -> Comparison:
     Each side is an export (.sqlite, .sqlite.xz), a report (.nsys-rep, with nsys at hand) or a folder of repeats, and may
     be named: "label=PATH". A bundle of `tracediff capture` stands alone, without `candidate`. What was read before is
     taken from the cache, unless `cache` is false. What is left out is
-    warned of (`UserWarning`). What is given beside the traces is compared in tables of its own: profiles of Nsight Compute
+    warned of (`UserWarning`). What is given `beside` the traces ("baseline=PATH", "candidate=PATH") is compared in tables of its own: profiles of Nsight Compute
     (`ncu_rows`, `ncu_rows_reasons`), files of trtexec (`trtexec_figures`, `trtexec_rows`, `trtexec_groups`), latencies measured
     without a profiler (`latencies_rows`, `latencies_checks`; a path a run, or a folder).
 
-    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, ncu-one-side, ...,
-    and ValueError where `steps`, `window`, `ranks`, `latencies_unit` or `latencies_warmup` are spelled otherwise than on
-    the command line.
+    Raises `TracediffError`, with a slug: not-a-file, not-nsys, no-kernels, no-steps, no-common-strata, with-one-side, ...,
+    and ValueError where `steps`, `window`, `ranks` or `beside` are spelled otherwise than on the command line.
     """
     return Comparison(
         compare_request(request, keep=True, warn=lambda text: warnings.warn(text, stacklevel=2))

@@ -48,7 +48,7 @@ class LatencyOptions:
     warm_up: str = "auto"
     baseline: tuple[Path, ...] = ()
     candidate: tuple[Path, ...] = ()
-    prefix: str = ""  # of these options on the command line: latencies- beside traces
+    alone: bool = True  # not beside traces, where none of these options is
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no command line could give."""
@@ -181,81 +181,47 @@ class MeasureRequest(ReadRequest):
 class CompareRequest(MeasureRequest):
     """`tracediff compare` and `tracediff.compare`."""
 
-    GROUP: ClassVar[str] = BESIDE
+    GROUP: ClassVar[str] = MORE
     baseline: PathLike = field(kw_only=False)
     candidate: PathLike | None = field(default=None, kw_only=False)  # None: `baseline` is a capture bundle
-    noise: PathLike | None = option(
-        None,
-        "Repeats of the baseline's program (a folder): the A/A noise floor is taken from them.",
-        metavar="PATH",
-    )
-    baseline_kpi: Paths = option(
-        (), "Benchmark report or iteration log of the baseline; repeatable.", path=True
-    )
-    candidate_kpi: Paths = option((), "The same of the candidate.", path=True)
-    ncu_baseline: PathLike | None = option(
-        None,
-        "Profile of Nsight Compute of the baseline's kernels (.ncu-rep, or CSV: docs/ncu.md).",
-        metavar="FILE",
-        path=True,
-    )
-    ncu_candidate: PathLike | None = option(None, "The same of the candidate.", metavar="FILE", path=True)
-    trtexec_baseline: PathLike | None = option(
-        None,
-        "Files of trtexec of the baseline's engine (a folder, or files with commas: docs/trtexec.md).",
-        metavar="PATH",
-        word=True,
-    )
-    trtexec_candidate: PathLike | None = option(None, "The same of the candidate.", metavar="PATH", word=True)
-    latencies_baseline: Paths = option(
+    beside: str | Sequence[str] = option(
         (),
-        "Latencies of the baseline without a profiler: a file a run, or a folder; repeatable (docs/latencies.md).",
-        metavar="PATH",
-        path=True,
-    )
-    latencies_candidate: Paths = option((), "The same of the candidate.", metavar="PATH", path=True)
-    latencies_column: str | None = option(
-        None,
-        "Column, key, benchmark or command of the latencies, where there are several.",
-        metavar="NAME",
-    )
-    latencies_unit: Unit | None = option(
-        None, "Unit of the latencies, where the file says none.", choices=UNITS
-    )
-    latencies_warmup: str = option(
-        "auto", "First iterations of each run to leave out.", metavar="N|auto|0", show_default=True
+        "What else is known of the baseline or the candidate: benchmark reports and iteration logs, latencies without a profiler,"
+        " files of trtexec, a profile of Nsight Compute; noise=PATH: repeats of the baseline's program. Repeatable.",
+        name="--with",
+        metavar="SIDE=PATH",
+        group=BESIDE,
     )
     kernel: str | Sequence[str] = option(
         (),
         "Everything about the kernels in whose name NAME occurs (*: anything); repeatable.",
         metavar="NAME",
-        group=MORE,
     )
     what_if: bool = option(
         False,
         "Say what a step would take without each of the first causes, and without all three (docs/what-if.md).",
-        group=MORE,
     )
     force: bool = option(False, "Give a verdict even where the captures are not comparable.", group=MORE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.latencies()
+        self.given()
+
+    def given(self) -> dict[str, list[Path]]:
+        """What is given beside the traces, by side. Raises ValueError where a word is no SIDE=PATH, or noise is several."""
+        found: dict[str, list[Path]] = {"baseline": [], "candidate": [], "noise": []}
+        for one in (self.beside,) if isinstance(self.beside, str) else self.beside:
+            side, _, path = one.partition("=")
+            if side not in found or not path:
+                raise ValueError(f"--with: {one!r} is no SIDE=PATH, where SIDE is {', '.join(found)}")
+            found[side].append(Path(path))
+        if len(found["noise"]) > 1:
+            raise ValueError("--with noise=PATH: one folder of repeats, not several")
+        return found
 
     def kernels(self) -> tuple[str, ...]:
         """The names of kernels that are asked for."""
         return (self.kernel,) if isinstance(self.kernel, str) else tuple(self.kernel)
-
-    def latencies(self) -> LatencyOptions:
-        """Raises ValueError where unit or warm-up are none."""
-        return LatencyOptions(
-            self.latencies_column,
-            self.latencies_unit,
-            self.latencies_warmup,
-            paths(self.latencies_baseline),
-            paths(self.latencies_candidate),
-            prefix="latencies-",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,14 +46,13 @@ def compare_request(
     """Find the files, read them, compare the sides.
 
     `keep`: with the events of some steps, to draw. `progress` gets each file's name before it is read, `warn` what was left out.
-    Raises `TracediffError`: ncu-one-side, trtexec-one-side, latencies-one-side, kpi-one-side, and those of the readers of such files,
-    `resolve_pair`, `reduce_sides` and `compare`.
+    Raises `TracediffError`: with-one-side, and those of `companions.beside`, the readers of such files, `resolve_pair`, `reduce_sides` and `compare`.
     """
-    adds = _additions(request)
+    given = request.given()
+    adds = _additions(given)
     reading = replace(request.reading(keep=keep), graph=request.what_if)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
-    if request.noise:
-        files.append(resolve(os.fspath(request.noise)))  # selected as the baseline
+    files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.model import complete
     from tracediff.comparison.compare import Options, compare
@@ -61,7 +60,7 @@ def compare_request(
 
     said = request.said(
         force=request.force,
-        noise=bool(request.noise),
+        noise=bool(given["noise"]),
         what_if=request.what_if,
     )
     turns = False
@@ -70,7 +69,7 @@ def compare_request(
         said["recorded"], turns = order, in_turns(order)
     options = Options(request.force, request.kernels(), request.what_if, in_turns=turns, extra=said)
     result = complete(
-        with_words(compare(sides[0], sides[1], options, noise=sides[2] if request.noise else None))
+        with_words(compare(sides[0], sides[1], options, noise=sides[2] if given["noise"] else None))
     )
     for add in adds:
         result = add(result)
@@ -81,55 +80,54 @@ def compare_request(
     return result
 
 
-def _additions(request: CompareRequest) -> list[Callable[[Result], Result]]:
+def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]:
     """Read what was given beside the traces now, and return what adds a section each to a result."""
     from msgspec.structs import replace
 
+    from tracediff.companions import beside
+
+    one, other = beside(given["baseline"]), beside(given["candidate"])
+    for section in sorted(one.keys() ^ other.keys()):
+        have, lacks = ("baseline", "candidate") if section in one else ("candidate", "baseline")
+        raise TracediffError(
+            "with-one-side",
+            f"{(one | other)[section][0].name} was given for the {have}, and nothing like it for the {lacks}",
+            fix=f"--with {lacks}=PATH",
+            exit_code=2,
+        )
     adds: list[Callable[[Result], Result]] = []
-    profiles = word(request.ncu_baseline), word(request.ncu_candidate)
-    if _on_both(profiles, "ncu", "a profile of Nsight Compute was given", "--ncu-{}"):
+    if "ncu" in one:
         from tracediff.companions.ncu.compare import compare_ncu
         from tracediff.companions.ncu.read import read as read_profile
 
-        before, after = (read_profile(Path(file)) for file in profiles if file)
+        before, after = (read_profile(side["ncu"][0]) for side in (one, other))
         adds.append(lambda result: replace(result, ncu=compare_ncu(before, after, result.kernels)))
-    engines = word(request.trtexec_baseline), word(request.trtexec_candidate)
-    if _on_both(engines, "trtexec", "files of trtexec were given", "--trtexec-{}"):
+    if "trtexec" in one:
         from tracediff.companions.trtexec.compare import compare_trtexec
         from tracediff.companions.trtexec.read import read as read_engine
 
-        trtexec = compare_trtexec(*(read_engine(file) for file in engines if file))
+        trtexec = compare_trtexec(
+            *(read_engine(",".join(map(str, side["trtexec"]))) for side in (one, other))
+        )
         adds.append(lambda result: replace(result, trtexec=trtexec))
-    options = request.latencies()
-    if _on_both((options.baseline, options.candidate), "latencies", "latencies were given", "--latencies-{}"):
-        from tracediff.companions.latencies.compare import beside, compare_files
+    if "latencies" in one:
+        from tracediff.companions.latencies.compare import beside as beside_steps
+        from tracediff.companions.latencies.compare import compare_files
 
+        options = LatencyOptions(
+            baseline=tuple(one["latencies"]), candidate=tuple(other["latencies"]), alone=False
+        )
         latencies = compare_files(options, ("baseline", "candidate"))
-        adds.append(lambda result: replace(result, latencies=beside(latencies, result)))
-    elif options != LatencyOptions(prefix=options.prefix):
-        raise _one_side("latencies", "options on latencies were given and no latencies", "--latencies-{}")
-    reports = paths(request.baseline_kpi), paths(request.candidate_kpi)
-    if _on_both(reports, "kpi", "a benchmark report was given", "--{}-kpi", exit_code=1):
+        adds.append(lambda result: replace(result, latencies=beside_steps(latencies, result)))
+    if "kpi" in one:
         from tracediff.companions.bench.compare import compare_kpi
         from tracediff.companions.bench.read import read as read_report
 
-        one, other = ([read_report(path) for path in side] for side in reports)
+        reports, others = ([read_report(path) for path in side["kpi"]] for side in (one, other))
         adds.append(lambda result: replace(
-            result, kpi=compare_kpi(one, other, (result.step.baseline_ns, result.step.candidate_ns))
+            result, kpi=compare_kpi(reports, others, (result.step.baseline_ns, result.step.candidate_ns))
         ))  # fmt: skip
     return adds
-
-
-def _on_both(files: Sequence[object], kind: str, what: str, option: str, exit_code: int = 2) -> bool:
-    """Whether something was given on both sides, or nothing; raises KIND-one-side for one side alone."""
-    if any(files) and not all(files):
-        raise _one_side(kind, f"{what} for one side only", option, exit_code)
-    return all(files)
-
-
-def _one_side(kind: str, what: str, option: str, exit_code: int = 2) -> TracediffError:
-    fix = f"give {option.format('baseline')} and {option.format('candidate')}"
-    return TracediffError(f"{kind}-one-side", what, fix=fix, exit_code=exit_code)
 
 
 def show_request(

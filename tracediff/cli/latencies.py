@@ -19,7 +19,7 @@ Examples:
   tracediff latencies before.csv after.csv --html latencies.html
   tracediff latencies runs/main runs/pr --unit ms --md comment.md
   tracediff latencies before.json after.json --column test_decode     (pytest-benchmark with several)
-  tracediff compare main.sqlite pr.sqlite --latencies-baseline runs/main --latencies-candidate runs/pr
+  tracediff compare main.sqlite pr.sqlite --with baseline=runs/main --with candidate=runs/pr
 
 \b
 Exit status: 0 done, 1 error, 2 usage.

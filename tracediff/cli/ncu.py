@@ -14,7 +14,7 @@ from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 Examples:
   tracediff ncu before.ncu-rep after.ncu-rep
   tracediff ncu before.csv after.csv --html kernels.html --md kernels.md
-  tracediff compare main.sqlite pr.sqlite --ncu-baseline main.ncu-rep --ncu-candidate pr.ncu-rep
+  tracediff compare main.sqlite pr.sqlite --with baseline=main.ncu-rep --with candidate=pr.ncu-rep
 
 \b
 A file is a report (.ncu-rep, with the package of `pip install 'tracediff-gpu[ncu]'`), or its CSV:

@@ -14,7 +14,7 @@ from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 Examples:
   tracediff trtexec runs/fp32 runs/fp16 --html engines.html
   tracediff trtexec before.log,before_profile.json after.log,after_profile.json
-  tracediff compare main.sqlite pr.sqlite --trtexec-baseline runs/main --trtexec-candidate runs/pr
+  tracediff compare main.sqlite pr.sqlite --with baseline=trt/main --with candidate=trt/pr
 
 \b
 Record a side, in a folder of its own (docs/trtexec.md):

@@ -283,7 +283,9 @@ def _prepared(
     sides, noise = (baseline, candidate), next(iter(repeats), None)
     if noise is not None and len(noise.runs) < 2:
         raise TracediffError(
-            "noise-too-few", "--noise needs two runs or more of one program", fix="give a folder of repeats"
+            "noise-too-few",
+            "--with noise=PATH needs two runs or more of one program",
+            fix="give a folder of repeats",
         )
     paired = same_traffic(*sides)
     if paired is not None:

@@ -31,7 +31,7 @@ class Kind:
     """A kind of input.
 
     `use`: the command that takes it; `fits`: whether a file is one, by its path and first bytes (unpacked).
-    `side`: it can be a side of a comparison of steps; `refusal`, `instead`: slug and advice where it is given as one and cannot.
+    `side`: it can be a side of a comparison of steps; `beside`: the section of a result that it makes where it stands beside one; `refusal`, `instead`: slug and advice where it is given as one and cannot.
     """
 
     slug: str
@@ -42,6 +42,7 @@ class Kind:
     facts: Facts | None = None
     refusal: str = "other-input"
     instead: str = ""
+    beside: str = ""
 
 
 def saved_result(command: str) -> Kind:

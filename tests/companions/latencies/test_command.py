@@ -94,7 +94,7 @@ def test_bad_input(run, pair, good, tmp_path, word, slug, code):
 def test_beside_a_comparison_of_traces(run, pair, tmp_path):
     serving(steps=12).write(tmp_path / "a.sqlite")
     serving(steps=12, gc_us=50).write(tmp_path / "b.sqlite")
-    options = ("--latencies-baseline", "before", "--latencies-candidate", "after")
+    options = ("--with", "baseline=before", "--with", "candidate=after")
     code, out, err = run("compare", "a.sqlite", "b.sqlite", *options, "--json", "r.json", "--html", "r.html", "--md", "r.md",
                          "--tables", "tables", "--postmortem", "p.md")  # fmt: skip
     assert code == 0, err
@@ -112,17 +112,25 @@ def test_beside_a_comparison_of_traces(run, pair, tmp_path):
     )
     without = run("compare", "a.sqlite", "b.sqlite", "--md", "t.md")
     assert "Latencies" not in without[1] and "Latencies" not in (tmp_path / "t.md").read_text()
-    only = ("compare", "a.sqlite", "b.sqlite", *options, "--latencies-unit", "us")
-    expect_error(run(*only), "latencies-unit")
 
 
 def test_one_side_alone_is_refused(run, good, pair):
-    for words in (
-        ("--latencies-baseline", "before"),
-        ("--latencies-candidate", "after"),
-        ("--latencies-unit", "ms"),
-    ):
-        expect_error(run("compare", good, good, *words), "latencies-one-side", 2)
+    for word, lacks in (("baseline=before", "candidate"), ("candidate=after", "baseline")):
+        error = expect_error(run("compare", good, good, "--with", word), "with-one-side", 2)
+        assert f"fix: --with {lacks}=PATH" in error
+
+
+def test_what_stands_beside_no_traces_is_named(run, good, pair, tmp_path):
+    (tmp_path / "note.txt").write_text("Only a note.")
+    for word, says in (("note.txt", "holds nothing that stands beside traces"), (good, "is a SQLite file")):
+        assert says in expect_error(
+            run("compare", good, good, "--with", f"baseline={word}"), "with-unknown", 2
+        )
+    (tmp_path / "mixed").mkdir()
+    put(tmp_path / "mixed" / "a.csv", 10)
+    (tmp_path / "mixed" / "log.txt").write_text("&&&& RUNNING TensorRT.trtexec\n")
+    error = expect_error(run("compare", good, good, "--with", "baseline=mixed"), "with-unclear", 2)
+    assert "latencies measured without a profiler and what trtexec printed or exported" in error
 
 
 def test_latencies_as_a_side_of_traces_point_to_the_command(run, good, pair, tmp_path):
@@ -150,36 +158,16 @@ def test_one_column_a_side(run, tmp_path):
     assert run("latencies", "same", "mix/a.csv")[0] == 0
 
 
-def test_beside_traces_the_fix_names_the_options_of_compare(run, good, tmp_path):
+def test_beside_traces_no_option_is_advised(run, good, tmp_path):
     (tmp_path / "bare.txt").write_text("5\n6\n")
     (tmp_path / "two.csv").write_text("a_ms,b_ms\n5,6\n")
-    for name, option in (("bare.txt", "--latencies-unit ms"), ("two.csv", "--latencies-column NAME")):
-        words = ("--latencies-baseline", name, "--latencies-candidate", name)
-        assert f"fix: {option}" in expect_error(
-            run("compare", good, good, *words), "latencies-" + option[12:].split()[0]
-        )
-
-
-def test_beside_traces_a_unit_is_told_by_the_option_of_compare(run, good, tmp_path):
-    (tmp_path / "bare.txt").write_text("5\n6\n5\n6\n5\n6\n")
-    words = (
-        "--latencies-baseline",
-        "bare.txt",
-        "--latencies-candidate",
-        "bare.txt",
-        "--latencies-unit",
-        "ms",
-    )
-    assert run("compare", good, good, *words, "--json", "r.json")[0] == 0
-    told = [side["runs"][0]["unit_from"] for side in _sides(tmp_path / "r.json")]
-    assert told == ["--latencies-unit", "--latencies-unit"]
-
-
-def _sides(path):
-    import json
-
-    found = json.loads(path.read_text())["latencies"]
-    return found["baseline"], found["candidate"]
+    for name, slug, fix in (
+        ("bare.txt", "latencies-unit", "name the column latency_ms"),
+        ("two.csv", "latencies-column", "keep one of them in the file"),
+    ):
+        words = ("--with", f"baseline={name}", "--with", f"candidate={name}")
+        error = expect_error(run("compare", good, good, *words), slug)
+        assert f"fix: {fix}" in error and "--unit" not in error and "--column" not in error
 
 
 def test_what_is_no_latencies_is_named(run, good, tmp_path):

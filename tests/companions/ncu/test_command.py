@@ -93,7 +93,7 @@ def test_in_a_comparison_of_steps(run, good, tmp_path):
         csv(tmp_path / "b.csv", 40.0, name=name),
         csv(tmp_path / "a.csv", 10.0, 1056, 73.7, name=name),
     )
-    words = ("compare", good, good, "--ncu-baseline", before, "--ncu-candidate", after, "--json", "r.json", "--html", "r.html",
+    words = ("compare", good, good, "--with", f"baseline={before}", "--with", f"candidate={after}", "--json", "r.json", "--html", "r.html",
              "--tables", "tables")  # fmt: skip
     code, out, err = run(*words)
     assert code == 0, err
@@ -119,10 +119,10 @@ def _kernel(run, good, tmp_path):
 
 
 def test_one_side_only_is_refused_before_the_work(run, good, pair):
-    expect_error(run("compare", good, good, "--ncu-baseline", pair[0]), "ncu-one-side", 2)
-    expect_error(
-        run("compare", good, good, "--ncu-baseline", pair[0], "--ncu-candidate", "none.csv"), "ncu-no-file"
-    )
+    given = ("compare", good, good, "--with", f"baseline={pair[0]}")
+    expect_error(run(*given), "with-one-side", 2)
+    expect_error(run(*given, "--with", "candidate=none.csv"), "not-a-file")
+    expect_error(run(*given, "--with", f"baseline={pair[1]}"), "with-unclear", 2)
 
 
 def test_what_is_no_profile_is_named_with_a_fix(run, pair, tmp_path):

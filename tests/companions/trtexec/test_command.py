@@ -74,7 +74,7 @@ def test_files_of_trtexec_are_no_captures(run, good):
 
 
 def test_in_a_comparison_of_steps(run, good, tmp_path):
-    words = ("--trtexec-baseline", SIDES[0], "--trtexec-candidate", SIDES[1])
+    words = ("--with", f"baseline={SIDES[0]}", "--with", f"candidate={SIDES[1]}")
     code, out, err = run(
         "compare", good, good, *words, "--json", "r.json", "--html", "r.html", "--tables", "tables"
     )
@@ -92,9 +92,19 @@ def test_in_a_comparison_of_steps(run, good, tmp_path):
 
 
 def test_one_side_only_is_refused_before_the_work(run, good):
-    expect_error(run("compare", good, good, "--trtexec-baseline", SIDES[0]), "trtexec-one-side", 2)
-    words = ("--trtexec-baseline", SIDES[0], "--trtexec-candidate", "none")
-    expect_error(run("compare", good, good, *words), "trtexec-no-file")
+    given = ("compare", good, good, "--with", f"baseline={SIDES[0]}")
+    expect_error(run(*given), "with-one-side", 2)
+    expect_error(run(*given, "--with", "candidate=none"), "not-a-file")
+
+
+def test_files_of_a_run_may_be_given_one_by_one(run, good, tmp_path):
+    words = [f"baseline={SIDES[0] / name}" for name in ("log.txt", "profile.json")] + [
+        f"candidate={SIDES[1]}"
+    ]
+    given = [each for word in words for each in ("--with", word)]
+    assert run("compare", good, good, *given, "--json", "r.json", "-q")[0] == 0
+    (one,) = json.loads((tmp_path / "r.json").read_text())["trtexec"]["baseline"]["runs"]
+    assert one["files"] == ["log", "profile"]
 
 
 def test_folders_with_commas_and_logs_cut_short(run, tmp_path):

@@ -58,7 +58,7 @@ _LISTED = 10  # outliers of a run
 def compare_files(options: LatencyOptions, labels: tuple[str, str]) -> Latencies:
     """Read and compare both sides. Raises `TracediffError`: those of `read_side` and of `compare_latencies`."""
     baseline, candidate = (read_side(paths, options) for paths in (options.baseline, options.candidate))
-    return compare_latencies(baseline, candidate, labels, options.warm_up, options.prefix)
+    return compare_latencies(baseline, candidate, labels, options.warm_up)
 
 
 def compare_latencies(
@@ -66,7 +66,6 @@ def compare_latencies(
     candidate: Sequence[LatencyFile],
     labels: tuple[str, str] = ("baseline", "candidate"),
     warm_up: str = "auto",
-    prefix: str = "",
 ) -> Latencies:
     """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
 
@@ -74,7 +73,7 @@ def compare_latencies(
     verdict is that of the mean, a test of its own. Raises `TracediffError`: latencies-warmup.
     """
     files, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
-    sides = [[_trimmed(file, warm_up, prefix) for file in side] for side in files]
+    sides = [[_trimmed(file, warm_up) for file in side] for side in files]
     odd_runs = [odd([float(run.values.mean()) for run in side]) for side in sides]
     kept = [
         [run for at, run in enumerate(side) if at not in far]
@@ -109,14 +108,14 @@ def _without_copies(files: Sequence[LatencyFile]) -> tuple[list[LatencyFile], li
     return list(kept.values()), doubles
 
 
-def _trimmed(file: LatencyFile, warm_up: str, prefix: str) -> Run:
+def _trimmed(file: LatencyFile, warm_up: str) -> Run:
     found = find_warm_up(file.ns)
     trimmed = found.length if warm_up == "auto" else int(warm_up)
     if trimmed >= len(file.ns):
         raise TracediffError(
             "latencies-warmup",
             f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}",
-            fix=f"--{prefix}warmup with a smaller number, or auto",
+            fix="--warmup with a smaller number, or auto",
         )
     values = file.ns[trimmed:]
     return Run(file.name, values, trimmed, found, find_warm_up(values), file.digest)

@@ -31,7 +31,7 @@ from tracediff.request import LatencyOptions
 MAX_BYTES = 64 << 20
 SUFFIXES = (".json", ".csv", ".tsv", ".txt", ".log")
 _FORMS = 'a list of numbers, {"times_ms": [...]}, CSV with a header such as latency_ms, or a number a line'
-_PEEK = 4 << 20
+_PEEK = 16 << 20
 MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
@@ -51,16 +51,12 @@ class UnsettledError(TracediffError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the options say of a file; `where`: its name, for messages."""
+    """What the options say of a file; `where`: its name, for messages; `alone`: there are such options, which are none beside traces."""
 
     where: str
     column: str | None = None
     unit: str | None = None
-    prefix: str = ""
-
-    def option(self, name: str) -> str:
-        """An option as the command spells it."""
-        return f"--{self.prefix}{name}"
+    alone: bool = True
 
     def error(
         self, slug: str, what: str, fix: str = "", kind: type[TracediffError] = TracediffError
@@ -115,7 +111,7 @@ def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
 
 def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
     """`read` without asking what else the file may be: what recognises files asks this."""
-    wanted = Wanted(path.name, options.column, options.unit, options.prefix)
+    wanted = Wanted(path.name, options.column, options.unit, options.alone)
     data = _bytes(path, wanted)
     found = _find(data, wanted)
     unit, source = settle_unit(found.key, found.unit, wanted)
@@ -141,7 +137,7 @@ def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[L
             "latencies-column",
             f"the files of one side have different columns: {named[0].column[:60]} in {named[0].name},"
             f" {other.column[:60]} in {other.name}",
-            fix=f"--{options.prefix}column NAME with one that every file has, or a folder for each",
+            fix="--column NAME with one that every file has, or a folder for each",
         )
     return read_files
 
@@ -488,7 +484,8 @@ def choose(names: Sequence[str], wanted: Wanted) -> str:
         ("several columns or keys", UnsettledError) if rest else ("no column or key", TracediffError)
     )
     what = f"{there} could be the latencies (of numbers: {listed})"
-    raise wanted.error("latencies-column", what, f"{wanted.option('column')} NAME", kind)
+    fix = "--column NAME" if wanted.alone else "keep one of them in the file"
+    raise wanted.error("latencies-column", what, fix, kind)
 
 
 def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
@@ -496,7 +493,7 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
 
     Raises `TracediffError`: latencies-unit, also where they differ.
     """
-    given, option = wanted.unit, wanted.option("unit")
+    given, option = wanted.unit, "--unit"
     named = unit_in(name)
     known = {unit for unit in (said, named) if unit}
     if len(known) > 1:
@@ -509,7 +506,9 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
         return given, option
     if known:
         return known.pop(), "the file" if said else f"the name {name}"
-    fix = f"{option} ms (or ns, us, s), or name the column latency_ms"
+    fix = "name the column latency_ms (or _ns, _us, _s)"
+    if wanted.alone:
+        fix = f"{option} ms (or ns, us, s), or name the column latency_ms"
     what = "nothing says whether the numbers are ns, us, ms or s"
     raise wanted.error("latencies-unit", what, fix, UnsettledError)
 
