@@ -14,6 +14,7 @@ import pytest
 from tests.cli.checks import expect_error
 from tests.serving import serving
 from tests.tiny import CAPTURES, ROOT
+from tracediff.cli.main import COMMANDS
 
 
 @pytest.mark.parametrize("copy", ["the file", "its bytes", "packed"])
@@ -140,3 +141,32 @@ def test_a_saved_result_that_does_not_fit_together(before, after, run, good, tmp
     (tmp_path / "odd.json").write_bytes(content.replace(before, after, 1))
     expect_error(run("report", "odd.json", "--html", "odd.html", "-q"), "not-a-result")
     assert not (tmp_path / "odd.html").exists()
+
+
+# Near misses
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (("god.sqlite", "good.sqlite"), "did you mean good.sqlite?"),
+        (("good.sqlite", "good.sqlit"), "did you mean good.sqlite?"),
+        (("good.sqlite", "unlike.sqlite"), "check the path"),
+        (("new_*.sqlite", "good.sqlite"), "check the pattern"),
+    ],
+)
+def test_a_path_where_nothing_is_names_what_may_be_meant(words, fix, run, good):
+    assert f"fix: {fix}" in expect_error(run("compare", *words), "not-a-file")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("comapre", "compare"), ("good.sqlite", "compare BASELINE CANDIDATE")]
+)
+def test_what_is_no_command_names_what_may_be_meant(word, meant, run, good):
+    code, _, err = run(word, "other")
+    assert code == 2 and f"No such command {word!r}. Did you mean tracediff {meant}?" in err
+
+
+def test_every_command_is_in_the_help(run):
+    _, out, _ = run("--help")
+    assert [name for name in COMMANDS if f"\n  {name} " not in out] == []

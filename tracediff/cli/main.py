@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -46,6 +47,13 @@ COMMANDS = {
 }
 
 
+GROUPS = {
+    "Compare and look": ("compare", "show", "timeline", "what-if", "query", "demo", "inputs"),
+    "Results": ("report", "history", "comment", "mcp", "schema"),
+    "Without traces": ("ncu", "trtexec", "latencies"),
+    "Record": ("capture", "doctor", "scrub", "bisect"),
+    "Set up": ("init", "cache"),
+}
 _OBJECTS = 50_000  # made and not freed between two collections of garbage
 
 
@@ -61,12 +69,40 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Click's own; what is no command may be a file, or another command misspelled."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = (
+                ["compare BASELINE CANDIDATE"]
+                if Path(args[0]).exists()
+                else get_close_matches(args[0], COMMANDS, 1)
+            )
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean tracediff {near[0]}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for name, members in GROUPS.items():
+            with formatter.section(name):
+                formatter.write_dl([(one, COMMANDS[one]) for one in members])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""
+\b
+Begin:
+  tracediff demo                                     what it says, on bundled captures
+  tracediff inputs run.sqlite                        what a file holds, and what could be said of it
+  tracediff compare before.sqlite after.sqlite --html report.html
+  tracediff capture --help                           record both sides in turns
+""",
+)
 @click.version_option(tracediff.__version__, prog_name="tracediff")
 def cli() -> None:
     """Diff Nsight Systems captures of an LLM inference stack.

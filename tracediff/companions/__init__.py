@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from tracediff.errors import TracediffError
+from tracediff.formats.files import missing
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, register, saved_result
 
 _CHECKED = 64 << 20  # bytes of a file of trtexec that is read whole to say what is in it
@@ -109,9 +110,7 @@ def beside(paths: Iterable[Path]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for path in paths:
         if not path.exists():
-            raise TracediffError(
-                "not-a-file", f"{path}: there is no such file or folder", fix="check the path"
-            )
+            raise missing(path)
         files = sorted(islice((one for one in path.glob("**/*") if one.is_file()), _LOOKED_AT))
         known = {file: kind for file in files or [path] if (kind := recognise(file)) and kind.beside}
         sections = {kind.beside: kind.title for kind in known.values()}

@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache as once
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -193,3 +194,26 @@ def _ours_and_old(one: os.DirEntry[str]) -> bool:
     except OSError:
         return False
     return status.st_uid == os.getuid() and time.time() - status.st_mtime > _MADE_JUST_NOW_S
+
+
+_ALIKE = 0.75  # of two names without their endings, from which one may be meant by the other
+_NAMES = 10_000  # of a folder that are looked at
+
+
+def missing(path: Path) -> TracediffError:
+    """The error of a path where nothing is: not-a-file, with the names beside it that may be meant."""
+    from difflib import get_close_matches
+
+    if set("*?[") & set(str(path)):
+        return TracediffError("not-a-file", f"{path}: no file matches", fix="check the pattern")
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = [one.name for one in islice(os.scandir(path.parent), _NAMES)]
+    stems = {name.partition(".")[0]: name for name in sorted(names) if not name.startswith(".")}
+    near = get_close_matches(path.name.partition(".")[0], stems, 2, _ALIKE)
+    meant = " or ".join(str(path.with_name(stems[one])) for one in near)
+    return TracediffError(
+        "not-a-file",
+        f"{path}: there is no such file or folder",
+        fix=f"did you mean {meant}?" if meant else "check the path",
+    )

@@ -22,6 +22,7 @@ from pathlib import Path
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.bundle import Bundle, SideName, is_bundle, read_bundle, read_manifest
+from tracediff.formats.files import missing
 from tracediff.formats.kineto import is_trace_name, rank_of
 from tracediff.formats.recognise import Kind, counted, recognise, refuse_other
 from tracediff.formats.selection import ALL, Selection, own_label
@@ -136,7 +137,7 @@ def split_label(word: str) -> tuple[str, Path]:
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
+        raise missing(path)
     return path
 
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.errors import TracediffError
+from tracediff.formats.files import missing
 from tracediff.request import LatencyOptions
 
 MAX_BYTES = 64 << 20
@@ -153,7 +154,7 @@ def _files(path: Path) -> list[Path]:
             )
         return found
     if not path.exists():
-        raise TracediffError("not-a-file", f"{path}: there is no such file or folder", fix="check the path")
+        raise missing(path)
     return [path]
 
 
