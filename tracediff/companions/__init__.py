@@ -90,7 +90,7 @@ register((
     saved_result("trtexec"),
     Kind("trtexec", "what trtexec printed or exported", "tracediff trtexec BASELINE CANDIDATE", _is_trtexec, facts=_trtexec_facts,
          refusal="trtexec-as-side", instead=f"tracediff trtexec BASELINE CANDIDATE; beside traces: {_WITH}", beside="trtexec"),
-    Kind("benchmark", "a benchmark's own report or log", _WITH, _is_benchmark, facts=_benchmark_facts, beside="kpi"),
+    Kind("benchmark", "a benchmark's own report or log", _WITH.replace("PATH", "FILE"), _is_benchmark, facts=_benchmark_facts, beside="kpi"),
     saved_result("latencies"),
     Kind("latencies", "latencies measured without a profiler", "tracediff latencies BASELINE CANDIDATE", _are_latencies,
          facts=_latencies_facts, refusal="latencies-as-side", beside="latencies",

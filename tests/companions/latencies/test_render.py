@@ -50,9 +50,9 @@ def test_what_did_not_pass_is_said_first():
     quiet = compare_latencies(*(noisy(np.random.default_rng(seed)) for seed in (1, 2)))
     assert words.doubts(quiet) == ""
     single = report(runs=1)
-    assert words.doubts(single.latencies) == "2 of 12 checks of the measurement did not pass: outliers, runs"
+    assert words.doubts(single.latencies) == "2 of 9 checks of the measurement did not pass: outliers, runs"
     head = companion.render_html(single).partition("</header>")[0]
-    assert "2 of 12 checks of the measurement did not pass: outliers, runs" in head
+    assert "2 of 9 checks of the measurement did not pass: outliers, runs" in head
 
 
 def test_rows_as_text():
