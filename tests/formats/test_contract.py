@@ -9,6 +9,7 @@ from fixtures.builders import BROKEN, SCHEMAS, TraceBuilder, two_steps
 from tests.formats.odd_exports import KERNEL, MEMCPY, RUNTIME, SYNC, TWO_STEPS, edit, reduce, written
 from tests.tiny import idle, label, reduced, spent
 from tracediff.errors import TracediffError
+from tracediff.trace.steps import WHOLE_CAPTURE
 
 # Versions
 
@@ -68,10 +69,10 @@ def test_a_missing_table_of_a_trace_that_was_asked_for_means_that_nothing_happen
 def test_without_api_calls_nothing_is_attributed(capture_of, tmp_path):
     path = written(tmp_path, two_steps().without(RUNTIME))
     assert capture_of(path).coverage["cuda_api"] == "not_captured"
-    with pytest.raises(TracediffError) as raised:  # steps are found through launches: there are none
-        reduce(path)
-    assert raised.value.slug == "no-whole-step" and "-t cuda" in raised.value.fix
-    whole = reduce(path, whole_capture=True)
+    whole = reduce(path)  # steps are found through launches: there are none, and the capture is one
+    assert whole.step_rule == WHOLE_CAPTURE
+    (why,) = (note for note in whole.warnings if note.slug == "steps-not-found")
+    assert "-t cuda" in why.message
     # kernels 200-500, 1200-1500, 2200-2500, copies 500-540 and 1500-1540: idle 660 twice
     assert spent(whole) == {"compute": 900, "memcpy": 80, "unattributed": 1320}
 

@@ -82,7 +82,9 @@ def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Can
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
-    return sorted(merged(candidates, first), key=order)
+    found = merged(candidates, first)
+    # what may be noise in another phase than that of the verdict explains nothing
+    return sorted(found, key=lambda one: (not one.sure and one.judged.phase.steps.phase != first, order(one)))
 
 
 _UNSURE = 0.5  # of its time: what may be noise goes before what is not where it is twice as large

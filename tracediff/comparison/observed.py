@@ -31,7 +31,8 @@ def observe(measured: Measured, facts: VerdictFacts, findings: Sequence[Finding]
     one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
     if measured.frame.once:
         return _of_captures(measured, one, facts, findings)
-    part = one.mean if rare(one) else one.typical
+    # what carries the verdict, else what holds more of the change
+    part = one.mean if rare(one) and facts.basis not in ("phase", "part") else one.typical
     found = _observed(one, part.estimate, STEP, "mean" if part.name == "mean" else "typical")
     stops = _stops(measured, one) if part.name == "mean" else None
     return replace(found, parts=_parts(found, one, findings), stops=stops, hosts=part.sample.hosts)

@@ -236,6 +236,16 @@ def _decided(
     )
 
 
+def spoken_of(one: PhaseCells, of: dict[str, Verdict]) -> Literal["typical", "mean"]:
+    """Which step of a phase its verdict is of: the surer of both, the mean before the typical one where rare steps hold the change."""
+    for wanted in (_CERTAIN, _LIKELY):
+        if rare(one) and of["mean"] in wanted:
+            return "mean"
+        if of["typical"] in wanted:
+            return "typical"
+    return "mean" if rare(one) else "typical"
+
+
 def gpu_change(measured: Measured) -> float | None:
     """What captures of one step each and of the same work differ by in GPU time, ns, where that is beyond noise; else None."""
     if not measured.phases:
@@ -370,8 +380,8 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: dict[str, Verdict
         before, after = (float(one.start[at, STEP]) for at in (0, 1))
         start = Change(before, after, after - before)
     return {
-        "verdict": verdict["mean" if rare(one) else "typical"],
-        "verdict_of": "mean" if rare(one) else "typical",
+        "verdict": verdict[spoken_of(one, verdict)],
+        "verdict_of": spoken_of(one, verdict),
         "typical": delta_of(one.typical.estimate),
         "mean": delta_of(one.mean.estimate),
         "tail": delta_of(one.tail.estimate),

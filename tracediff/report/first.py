@@ -52,7 +52,8 @@ def _odd_runs(result: Result) -> list[str]:
                 "more" if one.delta_ns > 0 else "less",
             )
             slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
-            calls = _more(100 * (one.host_speed - 1)) if one.host_speed else ""
+            apart = (one.host_speed or 1.0) - 1
+            calls = _more(100 * apart) if abs(apart) > _HOST else ""
             said.append(say("odd_host" if calls else "odd", size=size, more=more, calls=calls, **slots))
     return said
 
