@@ -61,7 +61,9 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
-    sizes = [(_size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
+    # the mean has first steps, too
+    share = 1.0 if found.of == "typical" else 1 - phase.steps.start_share
+    sizes = [(share * _size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
     least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):

@@ -173,9 +173,14 @@ def in_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> 
 def _statements(db: duckdb.DuckDBPyConnection, text: str) -> list[tuple[str, bool]]:
     """The statements of a text but for empty ones, and which of them are a plain SELECT.
 
-    Raises `TracediffError`: query-not-read-only.
+    Raises `TracediffError`: query-not-read-only, bad-sql.
     """
-    raw = text.encode()
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:  # a byte of the command line that is no letter
+        raise TracediffError(
+            "bad-sql", "the SQL is not UTF-8", fix="write it in a terminal or a file of UTF-8"
+        ) from None
     tokens = [start for start, _ in duckdb.tokenize(text)]  # without comments and white space, in bytes
     ends = [start for start in tokens if raw[start : start + 1] == b";"]
     edges = zip([0, *(end + 1 for end in ends)], [*ends, len(raw)], strict=True)
