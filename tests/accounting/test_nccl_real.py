@@ -14,7 +14,6 @@ from tests.tiny import FIXTURES
 from tracediff.comparison.compare import compare
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
-from tracediff.report import system_words
 
 NAMES = ("nccl_32", "nccl_64")
 CREATED, PUSHED = 75, 59
@@ -100,16 +99,6 @@ def test_bytes_are_those_that_the_program_printed(pair):
     assert (reduce.baseline_bytes, reduce.candidate_bytes) == (4_194_304, 8_388_608)
     assert (gather.baseline_count, gather.candidate_count) == (1, 1)
     assert (gather.baseline_bytes, gather.candidate_bytes) == (1_048_576, 2_097_152)
-
-
-def test_one_call_is_one(pair):
-    cells = [
-        str(cell) for table in system_words.tables(pair[1].system, 10) for row in table.rows for cell in row
-    ]
-    assert any(cell.startswith("1 call, ") for cell in cells) and any(
-        cell.startswith("2 calls, ") for cell in cells
-    )
-    assert not any(cell.startswith("1 calls") for cell in cells)
 
 
 def test_numbers_of_ranges(pair):

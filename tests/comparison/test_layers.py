@@ -8,7 +8,7 @@ import pytest
 
 from tests.accounting.test_layers import eager, graph
 from tracediff import api
-from tracediff.report import measured
+from tracediff.report import remarks
 from tracediff.report.markdown import render_markdown
 
 
@@ -44,7 +44,7 @@ def test_a_graph_made_in_the_recording_has_its_layers(tmp_path):
     result = api.compare(*sides, cache=False).result
     assert [row.layer for row in result.layers.kinds] == ["", "layers.*.attn", "layers.*.mlp"]
     assert result.layers.candidate.of_graphs == result.layers.candidate.by_graph == pytest.approx(320 / 370)
-    assert "all rows tested at once" in measured.tables(result)[0].notes[0]
+    assert "86 % by the range in which their graph was captured" in remarks.layers_known(result)[1]
     assert "Time by layer" in render_markdown(result)
 
 

@@ -19,7 +19,7 @@ from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of
 from tracediff.limits.work import Work, math_type, work_of
-from tracediff.report import measured
+from tracediff.report import remarks
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
@@ -389,7 +389,7 @@ def test_recorded_utilisation_of_prefill_and_decode(decoder):
 
 def test_recorded_kernels_at_both_bounds_are_told(decoder):
     """Of a GEMM of 135 MB in 35.16 us at 4.8 TB/s 20 % are left; 57 % if 60 MiB of it were in the L2 cache: (135 - 63) / 35.16 / 4.8 = 0.43."""
-    said = [text for text in measured.tables(decoder)[0].notes if "win at most" in text]
+    said = [text for text in remarks.limits(decoder) if "win at most" in text]
     assert ["bound by compute" in text for text in said] == [True, True, False, False]
     assert "reaches 83 % of the compute peak (bf16)" in said[0]
     assert said[0].endswith("can win at most 17 % of its time.")
@@ -441,8 +441,8 @@ def test_a_saved_report_may_name_a_kernel_that_is_not_there():
     )
     rows = [replace(row, kernel=place) for row in report.limits.rows for place in (-1, 10_000)]
     other = replace(report, limits=replace(report.limits, rows=rows))
-    assert 'data-name="Limits of the hardware"' not in render_show_html(other)
-    assert 'data-name="Limits of the hardware"' in render_show_html(report)
+    assert 'id="limits"' not in render_show_html(other)
+    assert 'id="limits"' in render_show_html(report)
 
 
 def test_every_output_says_it(tmp_path):
@@ -462,7 +462,7 @@ def test_every_output_says_it(tmp_path):
         render_show_html(report),
     ):
         assert remark in " ".join(output.replace("\u202f", " ").split())
-    assert 'data-name="Limits of the hardware"' in render_show_html(report)
+    assert 'id="limits"' in render_show_html(report)
     result = compare(*both)
     for output in (render_markdown(result), printed(render_terminal, result), render_html(result)):
         assert remark in " ".join(output.replace("\u202f", " ").split())

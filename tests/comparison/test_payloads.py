@@ -141,10 +141,9 @@ def test_both_sides_in_every_report(tmp_path):
     assert (call.baseline_bytes, call.candidate_bytes) == pytest.approx((2000, 6000))
     assert (call.baseline_bytes_per_call, call.candidate_bytes_per_call) == pytest.approx((1000, 3000))
     text = terminal(render_terminal, result)
-    assert "forward           executor  33 (32 to 34), 2 per step  65 (64 to 66), 2 per step" in text
-    assert (
-        "2.0 kB (1.0 kB a call)" in text and "6.0 kB (3.0 kB a call)" in text and "--include-json" not in text
-    )
+    (line,) = [one for one in text.splitlines() if one.startswith("  forward ")]
+    assert " ".join(line.split()) == "forward executor 33 -> 65 +32 32 -> 64 34 -> 66 66 -> 130 2"
+    assert "2.0 kB -> 6.0 kB" in text and "1.0 kB -> 3.0 kB" in text and "--include-json" not in text
     assert 'data-name="payloads"' in render_html(result)
 
 
@@ -158,18 +157,18 @@ def test_missing_bytes_and_payloads_are_said_and_never_zero(tmp_path):
     for text in (terminal(render_terminal, result), render_html(result)):
         assert "nsys export --include-json=true" in " ".join(text.split())
     (line,) = [one for one in terminal(render_terminal, result).splitlines() if one.startswith("  forward ")]
-    assert line.split()[1:3] == ["executor", "none"] and line.endswith("  65 (64 to 66), 2 per step")
+    assert " ".join(line.split()) == "forward executor - -> 65 - -> 64 - -> 66 - -> 130 - -> 2"
 
 
 def test_one_side_shows_them(tmp_path):
     report = show(side("a", stepping(32, 1000), tmp_path))
     (row,) = report.system.payloads
     assert (row.range, row.baseline.mean, row.baseline.sum_per_step) == ("forward", 33, pytest.approx(66))
-    assert "33 (32 to 34), 2 per step" in terminal(render_show_terminal, report)
+    lines = [" ".join(one.split()) for one in terminal(render_show_terminal, report).splitlines()]
+    assert "forward executor 33 32 34 66 2" in lines
     markdown = render_show_markdown(report)
     assert (
-        "| `forward` | `executor` | 33 (32 to 34), 2 per step |" in markdown
-        and "2.0 kB (1.0 kB a call)" in markdown
+        "| `forward` | executor | 33 | 32 | 34 | 66 | 2 |" in markdown and "| 2.0 kB | 1.0 kB |" in markdown
     )
     assert 'data-name="payloads"' in render_show_html(report)
 

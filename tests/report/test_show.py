@@ -145,7 +145,7 @@ def test_the_terminal(width: int) -> None:
     step = next(line for line in lines if line.startswith("  step "))
     assert step.split()[1:] == [f"{mean:,.3f}", "us", "100.00", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",
-                 "GIL, per step", "Python garbage collection, per step", "Response path", "Ranks, per step"):  # fmt: skip
+                 "GIL by thread", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
         assert any(line.startswith(part) for line in lines), part
     assert any("Host work in _schedule" in line for line in lines)
     prose = lines[lines.index("What the GPU waited for") : lines.index("Kernels with the most time")]

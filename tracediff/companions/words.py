@@ -89,11 +89,11 @@ def signed(ns: float) -> str:
 
 def render_terminal(report: Report, console: Console, top: int = 10) -> None:
     """Print the report; `top`: rows of a table."""
-    from tracediff.report import sections
+    from tracediff.report import beside
     from tracediff.report.escape import neutral
 
     section = getattr(neutral(report), report.kind)
-    sections.renderer(section).print_report(section, console, top)
+    beside.renderer(section).print_report(section, console, top)
 
 
 def render_markdown(report: Report, top: int = 10) -> str:
@@ -107,20 +107,20 @@ def render_markdown(report: Report, top: int = 10) -> str:
 
 def render_html(report: Report) -> str:
     """Fill the template KIND.html.j2."""
-    from tracediff.report import sections, templates
+    from tracediff.report import beside, templates
     from tracediff.report.html import helpers, own_files
 
     template = templates.html_environment().get_template(f"{report.kind}.html.j2")
-    styles = [sections.renderer(getattr(report, report.kind)).STYLE]
+    styles = [beside.renderer(getattr(report, report.kind)).STYLE]
     return template.render(
         **_context(report), comment=render_markdown(report), **own_files(styles=styles), **helpers()
     )
 
 
 def _context(report: Report) -> dict[str, Any]:
-    from tracediff.report import sections
+    from tracediff.report import beside
     from tracediff.report.escape import neutral
 
     found = neutral(report)
     section = getattr(found, found.kind)
-    return {"r": found, found.kind: section, f"{found.kind}_words": sections.renderer(section)}
+    return {"r": found, found.kind: section, f"{found.kind}_words": beside.renderer(section)}

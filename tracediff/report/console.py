@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracediff.model import Note
-from tracediff.report import document, names
+from tracediff.report import blocks, document, names
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 MOST_WARNINGS = 500
@@ -105,6 +105,43 @@ def print_fitted(console: Console, table: document.Table) -> None:
             space = console.width - 2  # on a line of its own
     rows = [[names.cut(row[0], max(20, space)), *row[1:]] for row in table.rows]
     print_table(console, table.header, rows, left=left)
+
+
+def print_section(console: Console, section: blocks.Section, depth: int, top: int) -> None:
+    """Print what text formats show of a section down to a depth: the first rows of its tables, and lines."""
+    shown = blocks.printed(section, depth)
+    if section.title and shown and not isinstance(shown[0], blocks.Table):
+        print_heading(console, section.title)
+    for one in shown:
+        if isinstance(one, blocks.Table):
+            print_block_table(console, one, top, titled=one is shown[0] or one.caption != section.title)
+        elif isinstance(one, blocks.Items):
+            for item in one.items:
+                print_line(console, (spoken(item), "dim"), hang=2)
+        elif isinstance(one, blocks.Line):
+            print_line(console, (spoken(one.spans), "dim" if one.look == "note" else ""), hang=2)
+
+
+def spoken(spans: Sequence[blocks.Span]) -> str:
+    """A line as plain text."""
+    return "".join(span.text if isinstance(span, blocks.Link) else span for span in spans)
+
+
+def print_block_table(console: Console, table: blocks.Table, top: int, *, titled: bool = True) -> None:
+    """Print the first rows of a table under its title; the last columns fall away where the terminal is too narrow for them."""
+    found = document.plain(table, top)
+    while len(found.header) > 2 and _width(console, found) > console.width:
+        found = document.Table(found.header[:-1], [row[:-1] for row in found.rows], left=found.left)
+    if titled:
+        print_heading(console, table.caption)
+    print_fitted(console, found)
+    print_more(console, found.left, top=False)
+
+
+def _width(console: Console, table: document.Table) -> int:
+    """Columns of a table whose first cells have lines of their own."""
+    rest = table_lines(console, table.header[1:], [row[1:] for row in table.rows])
+    return 4 + max(map(len, rest), default=0)
 
 
 def print_blocks(console: Console, blocks: Sequence[document.Block]) -> None:

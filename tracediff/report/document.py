@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tracediff.report import units
+from tracediff.report import blocks
 from tracediff.report.escape import (
     Markdown,
     markdown_block,
@@ -94,33 +94,28 @@ class Table:
         object.__setattr__(self, "right", right)
 
 
-@dataclass(frozen=True)
-class TableOf:
-    """A table by the rows of a report. `kinds`: a letter per column: n name, p prose, f figure; `{}` in a head is the unit."""
+def plain(table: blocks.Table, most: int) -> Table:
+    """The first rows of a table, as text formats have them."""
+    of = blocks.flat(table, most)
+    rows = [
+        [
+            Number(cell.text) if right else Code(cell.text) if cell.code else cell.text
+            for cell, right in zip(row, of.right, strict=True)
+        ]
+        for row in of.rows
+    ]
+    return Table(of.heads, rows, table.caption, of.left, table.field)
 
-    title: str
-    heads: Sequence[str]
-    kinds: str
-    rows: Sequence[Any]
-    cells: Callable[[Any, units.Scale], Sequence[str]]
-    field: str  # of the JSON
-    times: Callable[[Any], Iterable[float | None]] = lambda row: ()
-    on_terminal: bool = True
-    notes: Sequence[str] = ()
 
-    def first(self, most: int) -> Table:
-        """The first rows, on the scale of their times."""
-        rows = self.rows[:most]
-        scale = units.scale_for([ns for row in rows for ns in self.times(row)])
-        kinds = [{"n": Code, "p": str, "f": Number}[letter] for letter in self.kinds]
-        return Table(
-            [head.replace("{}", scale.unit) for head in self.heads],
-            [[kind(cell) for kind, cell in zip(kinds, self.cells(row, scale), strict=True)] for row in rows],
-            self.title,
-            len(self.rows) - len(rows),
-            self.field,
-            self.notes,
-        )
+def of_section(section: blocks.Section, most: int) -> list[Block]:
+    """What text formats show of a section, under its title."""
+    found: list[Block] = [Heading(2, section.title)]
+    for one in blocks.printed(section, 1):
+        if isinstance(one, blocks.Table):
+            found.append(plain(one, most))
+        elif isinstance(one, blocks.Line):
+            found.append(Paragraph([span for span in one.spans if isinstance(span, str)]))
+    return found
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 from markupsafe import Markup
 
-from tracediff.model import Accounting, Result
-from tracediff.model.common import ABSENT
+from tracediff.model import Result
 from tracediff.report import (
-    document,
+    beside,
+    blocks,
     figures,
     first,
-    kernel_words,
-    launch_words,
-    measured,
     names,
     palette,
     phase_table,
@@ -27,7 +24,6 @@ from tracediff.report import (
     pictures,
     rows,
     sections,
-    system_words,
     templates,
     timelines,
     units,
@@ -49,12 +45,6 @@ def render_html(result: Result) -> str:
     environment = templates.html_environment(words.unit(result))
     figure = waterfall.build(result)
     kernels = rows.kernels_by_phase(result)
-    places = {row: place for one in kernels for row, place in one.places.items()}
-    listed: dict[int, int] = {}  # row of the result -> that which has its anchor: several phases may list it
-    for one in kernels:
-        for shown in (one.beyond, one.within, one.untested):
-            for row in shown.rows:
-                listed.setdefault(places[id(row)], id(row))
     return environment.get_template("report.html.j2").render(
         r=result,
         # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
@@ -62,24 +52,27 @@ def render_html(result: Result) -> str:
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         first_lines=first.lines(result),
-        phase_lines=phase_table.lines(result),
+        phases=sections.phases(result, phase_table.short(phase_table.lines(result))),
         comment=render_markdown(result),
         insights=phrases.remarks(result),
         timelines=timelines.build(result),
         pictures=pictures.for_page(result),
         divergence=divergence,
-        kernel_number=lambda row: places[id(row)],
         kernels=kernels,
-        kernel_first=lambda row: id(row) in listed.values(),
-        kernels_listed=set(listed),
-        kernel_notes=sections.kernel_notes(result),
-        parts=measured.parts(result),
-        of_peak=measured.of_peak(result),
+        kernels_listed=listed_kernels(kernels),
+        asked=sections.asked(result),
+        sections=sections.sections(result),
         alone=False,
-        **sections.context(result),
-        **own_files(["timelines.js"], sections.styles(result)),
+        **beside.context(result),
+        **own_files(["timelines.js"], beside.styles(result)),
         **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
     )
+
+
+def listed_kernels(kernels: list[rows.PhaseKernels]) -> set[int]:
+    """Rows of the result that the page lists with an anchor: those of the first phase."""
+    of = kernels[0]
+    return {of.places[id(row)] for one in (of.beyond, of.within, of.untested) for row in one.rows}
 
 
 def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:
@@ -119,31 +112,24 @@ def typography(text: object) -> str:
     return out
 
 
-def _scale_of(table: Iterable[object], *paths: str) -> units.Scale:
-    """Choose the scale that all the named fields of a table share; a missing side counts for nothing."""
-    getters = [_optional(path) for path in paths]
-    values = [getter(row) for row in table for getter in getters]
-    return units.scale_for([value for value in values if value is not ABSENT])
-
-
-def _optional(path: str) -> Callable[[object], float | None]:
-    side, _, rest = path.partition(".")
-    if not rest:
-        return attrgetter(side)
-
-    def get(row: object) -> float | None:
-        value = getattr(row, side)
-        return attrgetter(rest)(value) if value else None
-
-    return get
-
-
 def _long(name: str) -> str:
     return shorten(name, _LONGEST_NAME)
 
 
-def _categories(accounting: Accounting) -> list[str]:
-    return palette.order(set(accounting.baseline) | set(accounting.candidate))
+def _scale_of(table: Iterable[object], *paths: str) -> units.Scale:
+    """Choose the scale that all the named fields of a table share."""
+    return units.scale_for([attrgetter(path)(row) for row in table for path in paths])
+
+
+def _head(text: str, unit: str) -> str:
+    """The head of a column with its unit."""
+    return text.replace("{}", "\u00b5s" if unit == "us" else unit)
+
+
+def _class_of(*names: str) -> Markup:
+    """The attribute of an element that has some of these classes."""
+    found = " ".join(name for name in names if name)
+    return Markup(' class="{}"').format(found) if found else Markup()
 
 
 def helpers() -> dict[str, Any]:
@@ -151,30 +137,20 @@ def helpers() -> dict[str, Any]:
     return {
         "units": units,
         "words": words,
-        "system_words": system_words,
         "names": names,
         "palette": palette,
         "phase_table": phase_table,
         "figures": figures,
         "cut": rows.cut,
-        "by_kernel": rows.kernel_order,
-        "launch_words": launch_words,
-        "layers_of": measured.layers_of,
-        "limits_title": measured.LIMITS,
-        "most_rows": rows.LIMIT,
-        "kind_of": document.style,
-        "kernel_words": kernel_words,
-        "by_gap": rows.gap_order,
-        "by_range": rows.range_order,
-        "by_rank": rows.rank_order,
-        "most_ranks": rows.RANKS,
-        "ordered": sorted,
         "scale_of": _scale_of,
         "unit": units.symbol,
         "typo": typography,
         "long": _long,
         "shorten": shorten,
-        "categories": _categories,
+        "head": _head,
+        "class_of": _class_of,
+        "kind_of": blocks.span_kind,
+        "part_names": blocks.PARTS,
         "two": True,  # sides
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,

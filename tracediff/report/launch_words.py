@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from tracediff.kernels.names import normalise
 from tracediff.model import KernelRow, KernelSide, Result
 from tracediff.model.causes import BUSY
 from tracediff.report import units, words
-from tracediff.report.document import Code, Number, Span, Table
 from tracediff.report.escape import shorten
 from tracediff.report.rows import kernel_order
 
-HEADER = ("Launches", "Baseline", "Candidate", "Change", "Total, ms", "Evidence")
-CAVEAT = (
-    "Kernels of one name together: launches of a run, mean of one launch ± standard deviation, and the sum of a run. Shapes weigh alike"
-    " in the change. Launches of one run are not independent, so a run counts as 20 of them at most."
-)
 _SAID = 3  # kernels in a sentence
 _WORTH = 0.1  # of the largest: a smaller one is not in it
 _KINDS = {"gemm": "GEMM kernels", "attention": "attention kernels"}
@@ -98,46 +91,8 @@ def _precision(side: KernelSide) -> str:
     return next((one for one, pattern in _PRECISIONS.items() if pattern.search(side.names[0])), "")
 
 
-def scale(rows: Sequence[KernelRow]) -> units.Scale:
-    """The scale of one launch in all rows."""
-    return units.scale_for([side.mean_ns for row in rows for side in (row.baseline, row.candidate) if side])
-
-
-def figures(row: KernelRow, of: units.Scale) -> list[str]:
-    """The cells of a row under `HEADER`."""
-    sides = (row.baseline, row.candidate)
-    totals = (f"{side.ns_per_step / 1e6:,.3f}" if side else "0" for side in sides)
-    change = row.per_launch
-    return [
-        units.arrow(map(units.count, _counts(row))),
-        *(_mean(side, of) for side in sides),
-        units.delta(of, change.delta_ns, change.baseline_ns, change.level).percent if change else "",
-        units.arrow(totals),
-        _evidence(row),
-    ]
-
-
-def table(result: Result, top: int, width: int) -> Table:
-    """The first rows."""
-    rows = ordered(result)
-    of = scale(rows[:top])
-    header = ["Kernel", *HEADER]
-    header[2:4] = [f"{one}, {of.unit} each" for one in header[2:4]]
-    cells: list[list[Span]] = []
-    for row in rows[:top]:
-        *numbers, evidence = figures(row, of)
-        cells.append([Code(name(row, width)), *map(Number, numbers), evidence])
-    left = max(len(rows) - top, 0)
-    return Table(header, cells, "Kernels by their own launches", left, "launched", [CAVEAT])
-
-
-def _mean(side: KernelSide | None, of: units.Scale) -> str:
-    if side is None:
-        return "-"
-    return of.number(side.mean_ns) + (f" ± {of.number(side.sd_ns)}" if side.sd_ns is not None else "")
-
-
-def _evidence(row: KernelRow) -> str:
+def evidence(row: KernelRow) -> str:
+    """How sure a row is, or that one side lacks it."""
     if row.baseline is None:
         return "new"
     if row.candidate is None:
@@ -178,7 +133,7 @@ def _launches(row: KernelRow) -> str:
     counts = _counts(row)
     text = f"{units.arrow(map(units.count, counts))} launches"
     if row.baseline is None or row.candidate is None:
-        return f"{_evidence(row)}, {units.count(max(counts))} launches"
+        return f"{evidence(row)}, {units.count(max(counts))} launches"
     return f"{text}, {_times(row.baseline.mean_ns, row.candidate.mean_ns)} each"
 
 

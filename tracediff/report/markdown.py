@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tracediff.model import Finding, GateOutcome, Outcome, Result, Verdict
 from tracediff.report import (
+    beside,
+    blocks,
     first,
     kernel_words,
     launch_words,
-    measured,
     phase_table,
     phrases,
     sections,
@@ -24,7 +25,6 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.document import markdown
 from tracediff.report.escape import (
     Markdown,
     markdown_cell,
@@ -39,6 +39,7 @@ from tracediff.report.templates import markdown_environment
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
 OPEN = 2_500  # bytes of it before what is folded
+SHORT = 4_000  # bytes of it with sections: further ones are in the page
 CAUSES = 3  # told at once
 _GATES = 5  # each told in a line of its own
 _NOTES = 12  # of one kind, folded
@@ -84,10 +85,20 @@ def parts(result: Result, top: int = 10, link: str = "", pictures: Sequence[str]
     if result.kernel_answers:
         return _answers(result).strip(), ""
     head, fold = _opening(result, link, pictures).strip(), ""
+    every = [blocks.titled(one, 1) for one in sections.sections(result) if one.depth <= 1]
+    every = [(title, printed) for title, printed in every if printed]
+    beside_it = [blocks.titled(one, 1) for one in beside.sections(result)]
+    kernels, rest = every[:1], [one for one in every[1:] if one not in beside_it]
     for width, part in _BUDGETS:
-        fold = _folded(result, int(top * part) or 3, width).strip()
+        rows = int(top * part) or 3
+        fold = _folded(result, rows, width, [*kernels, *beside_it]).strip()
         if length(head + fold) < LIMIT - 200:
             break
+    for count in range(1, len(rest) + 1):
+        longer = _folded(result, rows, width, [*kernels, *rest[:count], *beside_it]).strip()
+        if length(head + longer) > SHORT:
+            break
+        fold = longer
     return head, fold
 
 
@@ -96,9 +107,11 @@ def _answers(result: Result) -> str:
     template = markdown_environment(words.unit(result)).get_template("kernel_answers.md.j2")
     return template.render(
         r=result,
-        words=kernel_words,
+        answers=[
+            (one.text, blocks.printed(blocks.Section("", "", sections.answer(result, one)), 1))
+            for one in result.kernel_answers
+        ],
         verdict=result.headline.text or words.VERDICTS[result.verdict].word,
-        table=lambda table: markdown([table], 120),
     )
 
 
@@ -154,7 +167,7 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
         "gates": _gates(result, width),
         "phases": phases,
         "comparable": comparable,
-        "side_lines": [shorten(line, 350) for line in sections.gists(result)],
+        "side_lines": [shorten(line, 350) for line in beside.gists(result)],
         "links": _links(link, page, pictures),
     }
 
@@ -224,13 +237,12 @@ def _picture(file: str) -> str:
 # What is folded.
 
 
-def _folded(result: Result, rows: int, width: int) -> str:
+def _folded(
+    result: Result, rows: int, width: int, shown: Sequence[tuple[str, Sequence[blocks.Block]]]
+) -> str:
     causes, small = words.listed(result)
     figure = waterfall.build(result)
     more = causes[CAUSES:]
-    changed = kernel_words.most_changed(result, (rows + 1) // 2, width)
-    kernels = [changed] if changed else []
-    measured_tables = [table.first(rows) for table in measured.tables(result) if table.on_terminal]
     values = {
         "trust": _trust(result),
         "runs": [
@@ -242,12 +254,12 @@ def _folded(result: Result, rows: int, width: int) -> str:
         "small": len(small),
         "figure": waterfall.text_figure(figure),
         "figure_of": figure.of_what,
-        "tables": [(table.title, markdown([table], width)) for table in (*kernels, *measured_tables)],
-        "kpi_rows": _kpi(result, 2 * rows),
+        "sections": shown,
+        "width": width,
         "top": rows,
         "rows": rows,
     }
-    return _render("_comment_folded.md.j2", result, values | sections.context(result), width)
+    return _render("_comment_folded.md.j2", result, values | beside.context(result), width)
 
 
 def _trust(result: Result) -> list[str]:
@@ -262,12 +274,6 @@ def _trust(result: Result) -> list[str]:
     return [one for one in said if one]
 
 
-def _kpi(result: Result, most: int) -> list[list[Markdown]]:
-    """A benchmark's figures; those that the step time explains come first."""
-    rows = sections.renderer(result.kpi).rows(result.kpi)[:most] if result.kpi else []
-    return [[markdown_prose(text, 200) for text in texts] for texts in rows]
-
-
 def _render(template: str, result: Result, values: dict[str, object], width: int) -> str:
     return (
         markdown_environment(words.unit(result))
@@ -277,16 +283,11 @@ def _render(template: str, result: Result, values: dict[str, object], width: int
             words=words,
             units=units,
             figure_cell=markdown_figure,
-            line=_line,
             code=lambda value: markdown_code(value, width),
             cell=lambda value: markdown_cell(value, width),
             **values,
         )
     )
-
-
-def _line(cells: Iterable[Markdown]) -> Markdown:
-    return Markdown(f"| {' | '.join(cells)} |")
 
 
 # Several results in one pull-request comment: a sentence for each, the worst first, and each one's own comment folded below.

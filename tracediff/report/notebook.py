@@ -12,8 +12,18 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
-from tracediff.report import first, phase_table, show_words, step_words, units, waterfall, words
-from tracediff.report.document import Table
+from tracediff.report import (
+    blocks,
+    first,
+    phase_table,
+    sections,
+    show_words,
+    step_words,
+    units,
+    waterfall,
+    words,
+)
+from tracediff.report.document import Table, plain
 from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers
@@ -77,7 +87,9 @@ def show_html(report: Show) -> str:
         return _render(
             sentence=first.text,
             lines=step_words.facts(report, first),
-            tables=[step_words.categories(first), step_words.places(first, CAUSES)],
+            tables=[
+                plain(one, CAUSES) for one in sections.chosen(report, first) if isinstance(one, blocks.Table)
+            ],
             heading="More steps",
             causes=[(one.text, "") for one in rest],
         )

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, Result, RunInput
 from tracediff.report import (
+    beside,
     document,
     first,
     launch_words,
@@ -42,6 +43,8 @@ from tracediff.report.document import (
     Span,
     Strong,
     Table,
+    of_section,
+    plain,
 )
 from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral, shorten
@@ -167,7 +170,7 @@ def _summary(result: Result) -> list[Block]:
 def _impact(result: Result) -> list[Block]:
     blocks: list[Block] = [Heading(2, "Impact")]
     if result.kpi:
-        blocks.append(Paragraph([sections.renderer(result.kpi).gist(result.kpi)]))
+        blocks.append(Paragraph([beside.renderer(result.kpi).gist(result.kpi)]))
     elif result.verdict not in ("no_change", "not_comparable"):
         blocks.append(Paragraph(["No benchmark was given, so the effect on users is not measured here."]))
     blocks += [*_phases(result), *_throughput(result)]
@@ -276,7 +279,7 @@ def _evidence(result: Result) -> list[Block]:
     main, _ = _main(result)
     blocks = [block for finding in main[:MOST] for block in _evidence_of(finding, result)]
     if launch_words.by_launch(result):
-        table = launch_words.table(result, MOST, _LONGEST)
+        table = plain(sections.table(result, "launches", launch_words.ordered(result)), MOST)
         blocks = [Heading(2, table.title), table, *blocks]
     return blocks
 
@@ -336,9 +339,9 @@ def _sections(result: Result) -> list[Block]:
     """What was measured beside the traces."""
     blocks: list[Block] = []
     if result.kpi:
-        blocks += [Heading(2, "Benchmark"), *sections.renderer(result.kpi).document(result.kpi)]
+        blocks += of_section(beside.renderer(result.kpi).section(result.kpi), LISTED)
     if result.latencies:
-        blocks += sections.renderer(result.latencies).document(result.latencies)
+        blocks += beside.renderer(result.latencies).document(result.latencies)
     return blocks
 
 

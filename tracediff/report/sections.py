@@ -1,46 +1,908 @@
-"""Sections that companions add to the report of a comparison: each names the module that writes it.
+"""The sections of a report below its first screen: of a comparison, and of one capture, which has the same with one side.
 
-Such a module holds `STYLE` (its style sheet, "" for none), `gist(section)`: a line of a comment, what the templates call, `print_section(section, console, top)`,
-and where it has more to add `kernel_notes(section)` and `document(section)`.
+A section says what is in it and how deep it lies, and nothing of formats.
 """
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from tracediff.model import Result, Section
+from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
+from tracediff.model.show import IdleCause, Show, StepDiff
+from tracediff.report import (
+    beside,
+    fields,
+    figures,
+    kernel_words,
+    launch_words,
+    names,
+    palette,
+    phase_table,
+    remarks,
+    rows,
+    show_words,
+    step_words,
+    units,
+    values,
+    words,
+    workloads,
+)
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Head,
+    Items,
+    Line,
+    Listing,
+    Row,
+    Section,
+    Span,
+    Table,
+)
+from tracediff.report.grammar import say
 
-NAMES = ("kpi", "ncu", "trtexec", "latencies")
+Report = Result | Show
+LISTED = values.listed(Path(__file__).with_name("columns.txt"))
+_NAMES = 8  # kernels of a row that it opens to
+_WITH_SQL = 120  # rows of a table that open to a query
+_RUNS = 100  # captures of a side that are listed
+_SAMPLED = 20  # devices of which it is said how they were sampled
 
 
-def renderer(section: Section) -> ModuleType:
-    """The module that writes a section."""
-    return importlib.import_module(section.renderer)
+def _two(report: Report) -> bool:
+    return isinstance(report, Result)
 
 
-def context(result: Result) -> dict[str, Any]:
-    """For templates: each section under its name, None where it is not there, and its module as NAME_words."""
-    found: dict[str, Any] = {}
-    for name in NAMES:
-        section = getattr(result, name)
-        found |= {name: section, f"{name}_words": renderer(section) if section else None}
+def _deep(report: Report) -> int:
+    """Where only pages of a comparison have a table that is told of one capture in every format."""
+    return 2 if _two(report) else 1
+
+
+def _step(report: Report) -> str:
+    return words.unit(report) if isinstance(report, Result) else "step"
+
+
+_TITLES = {  # of a section, and its name in the contents of a page
+    "chosen": ("Steps asked for, beside the typical step of their class", "Steps asked for"),
+    "steps": ("Steps", "Steps"), "strata": ("Workloads", "Workloads"), "kernels": ("Kernels", "Kernels"),
+    "limits": ("Limits of the hardware", "Limits"), "layers": ("Time by layer", "Layers"), "host": ("Host time", "Host time"),
+    "gaps": ("Idle gaps of the GPU", "Idle gaps"), "launch": ("Launch overhead", "Launch"), "gil": ("GIL", "GIL"),
+    "gc": ("Python garbage collection", "GC"), "threads": ("Threads", "Threads"), "ranks": ("Ranks", "Ranks"),
+}  # fmt: skip
+
+
+def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", known: dict[str, Any] | None = None, **settings: Any) -> Table:  # fmt: skip
+    """A table of the core, its first rows."""
+    step = _step(report)
+    context = values.Context(report, _two(report), fields.VALUES, step, per or f"per {step}", known or {})
+    limit = settings.pop("limit", rows.PAGE if _two(report) else rows.LIMIT)
+    return values.table(LISTED[name], found, context, limit, **settings)
+
+
+def _lead(text: str) -> Line:
+    return Line([text], "lead")
+
+
+def _note(text: str) -> Line:
+    return Line([text], "note")
+
+
+def _aside(text: str) -> Line:
+    return Line([text], "aside")
+
+
+def _section(key: str, blocks: Sequence[Block], depth: int = 2, **more: Any) -> Section:
+    title, menu = _TITLES[key]
+    return Section(key, title, blocks, depth=depth, menu=menu, **more)
+
+
+def _part(title: str, blocks: Sequence[Block], depth: int = 2) -> Section:
+    return Section("", title, blocks, depth=depth)
+
+
+def sections(report: Report) -> list[Section]:
+    """All that hold something, in the order of a page."""
+    parts: Sequence[Callable[[Any], Section | None]] = (
+        _steps, _host, _strata, _kernels, _limits, _layers, _gaps, _launch, _python, _threads, _system, _ranks,
+    )  # fmt: skip
+    found = [part(report) for part in parts]
+    if isinstance(report, Result):
+        found.insert(3, accounting(report))
+        found += [*beside.sections(report), _comparability(report)]
+    else:
+        found += [_benchmark(report), _capture(report)]
+    found += [_warnings(report), _inputs(report) if isinstance(report, Result) else None, _reading(report)]
+    return [one for one in found if one is not None and one.blocks]
+
+
+# What was asked for
+
+
+def asked(report: Report) -> list[Section]:
+    """Kernels or steps that were asked for, and gates."""
+    if isinstance(report, Show):
+        return [_chosen(report)] if report.chosen else []
+    return [one for one in (_answers(report), _gates(report)) if one is not None]
+
+
+def _answers(report: Result) -> Section | None:
+    if not report.kernel_answers:
+        return None
+    parts = [
+        Section(f"kernel-answer-{number}", one.text, answer(report, one), depth=0)
+        for number, one in enumerate(report.kernel_answers, 1)
+    ]
+    return Section("kernel-answers", "Kernels asked for", parts, depth=0)
+
+
+def answer(report: Result, one: KernelAnswer) -> list[Block]:
+    """What is known of the kernels of a name: by phase, by match and launch shape, and who launches them."""
+    own = [report.kernels[at] for at in one.rows]
+    found: list[Block] = [_note(text) for text in _answer_notes(report, one, own)]
+    for name, listed in (
+        ("answer phases", one.phases),
+        ("answer shapes", own),
+        ("answer origins", one.origins),
+    ):
+        if listed:
+            found.append(table(report, name, listed, limit=12, depth=0, look="plain"))
     return found
 
 
-def gists(result: Result) -> list[str]:
-    """One line for each section that is there; empty ones are left out."""
-    found = (renderer(section).gist(section) for name in NAMES if (section := getattr(result, name)))
-    return [text for text in found if text]
+def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -> list[str]:
+    mean = f"mean {_step(report)}" if _step(report) == "step" else _step(report)
+    if one.baseline_hidden_ns > 0.5 or one.candidate_hidden_ns > 0.5:
+        prose = units.prose([one.baseline_hidden_ns, one.candidate_hidden_ns])
+        sizes = (prose.size(max(ns, 0.0)) for ns in (one.baseline_hidden_ns, one.candidate_hidden_ns))
+        said = [say("answer_hidden", both=units.arrow(sizes), mean=mean)]
+    else:
+        said = [say("answer_exposed")]
+    if one.partly:
+        said.append(say("answer_partly", count=f"{len(one.partly)}"))
+    elif any(len(side.names) > 1 for row in own for _, side in fields.side_of(row)):
+        said.append(say("answer_several"))
+    return said
 
 
-def styles(result: Result) -> list[str]:
-    """The style sheets of the sections that are there."""
-    used = [renderer(section).STYLE for name in NAMES if (section := getattr(result, name))]
-    return [style for style in dict.fromkeys(used) if style]
+def _gates(report: Result) -> Section | None:
+    gates = report.gates
+    if gates is None or not gates.outcomes:
+        return None
+    found: list[Block] = [_lead(say("lead_gates"))]
+    if gates.policy:
+        found.append(_aside(say("lead_policy", policy=gates.policy)))
+    found += [table(report, "gates", gates.outcomes, look="data fixed"), *map(_note, gates.notes[:20])]
+    return Section("gates", "Gates", found, depth=0)
 
 
-def kernel_notes(result: Result) -> dict[int, list[tuple[str, str]]]:
-    """Row of the kernel table -> what sections say of it: anchor, sentence."""
-    return renderer(result.ncu).kernel_notes(result.ncu) if result.ncu else {}
+def _chosen(report: Show) -> Section:
+    parts = [
+        Section(f"chosen-{number}", one.text, chosen(report, one), depth=0)
+        for number, one in enumerate(report.chosen, 1)
+    ]
+    return _section("chosen", parts, 0)
+
+
+def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
+    """A single step: where it is, the categories that differ, and the places that hold most of the difference."""
+    found: list[Block] = [Items([[text] for text in step_words.facts(report, one)], "facts")]
+    for name, listed in (
+        ("chosen categories", step_words.categories(one)),
+        ("chosen places", step_words.places(one)),
+    ):
+        if listed:
+            found.append(
+                table(report, name, listed, limit=max(top, len(listed) * (name != "chosen places")), depth=0)
+            )
+    return found
+
+
+# The step and its steps
+
+
+def accounting(report: Report) -> Section:
+    """The categories of the step."""
+    listed, whole = fields.categories(report)
+    made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
+    residual = report.accounting.residual_ns if isinstance(report, Result) else report.residual_ns
+    found: list[Block] = [_lead(say("lead_accounting", step=_step(report), residual=f"{residual}"))]
+    if isinstance(report, Show) and report.step.sd_ns is not None:
+        found.append(_aside(say("lead_runs")))
+    foot = replace(made.rows[-1], level="")
+    found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
+    if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):
+        found.append(_aside(say("lead_hidden")))
+    return Section(
+        "accounting", f"Accounting of a {_step(report)}", found, menu="Accounting", printed=True,
+        gist="Every instant in one category: GPU work, or the cause of idle time",
+    )  # fmt: skip
+
+
+def waits(report: Show) -> Section | None:
+    """Idle time of one capture by cause and place."""
+    if not report.idle:
+        return None
+    shown = report.idle[: rows.LIMIT]
+    cells = {one.rank: _wait(one, number) for number, one in enumerate(shown)}
+    found: list[Block] = [
+        _lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
+    ]
+    if report.idle_left_out:
+        left = units.scale_for([report.idle_left_out_ns]).time(report.idle_left_out_ns)
+        found.append(_aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
+    found.append(
+        table(
+            report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", depth=2
+        )
+    )
+    return Section("idle", show_words.waits(report), found, menu="Waits")
+
+
+def _wait(one: IdleCause, number: int) -> Cell:
+    facts = [(name, [Cell(value, code=True)]) for name, value in show_words.place(one)]
+    if one.on_rank is not None:
+        facts.append(("rank", [Cell(show_words.on_rank(one))]))
+    if one.longest:
+        at = one.longest
+        size = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
+        facts.append(("longest", [Cell(f"{size} in {at.run}, from {at.start_ns} to {at.end_ns} ns")]))
+    more: list[Block] = [_facts("place", facts)]
+    if one.query and number < _WITH_SQL:
+        more.append(Listing(one.query, "sql"))
+    return Cell(words.sentence(one.title), more=more)
+
+
+def _facts(name: str, facts: Sequence[tuple[str, Sequence[Cell]]]) -> Table:
+    listed = [Row([Cell(term), *said]) for term, said in facts]
+    return Table(name, "", [Head("")] * 2, listed, look="facts", depth=3)
+
+
+def _steps(report: Report) -> Section | None:
+    if not report.phases:
+        return None
+    found: list[Block] = [_lead(say("lead_steps")), _times_by_phase(report)]
+    strips = [(one, figures.phase_strip(report, one)) for one in report.phases]
+    found += [Figure(strip.svg, _strip_caption(one, strip)) for one, strip in strips if strip]
+    few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
+    if few:
+        found.append(_aside(say("few_steps", phases=", ".join(few))))
+    if report.samples_left_out:
+        found.append(_aside(say("samples_left", count=f"{report.samples_left_out:,}")))
+    return _section("steps", found, _deep(report), open=True)
+
+
+def _strip_caption(one: PhaseTimes, strip: figures.Strip) -> str:
+    return say("strip_left", phase=one.phase, count=f"{strip.left_out:,}") if strip.left_out else one.phase
+
+
+def _sides(one: PhaseTimes) -> list[tuple[str, Any]]:
+    return [(name, side) for name in ("baseline", "candidate") if (side := getattr(one, name))]
+
+
+_QUANTILES = ("mean_ns", "p50_ns", "p90_ns", "p99_ns")
+
+
+def _times_by_phase(report: Report) -> Table:
+    """A row a phase and side, and of two sides their difference: the only table whose rows are not alike."""
+    scale = units.scale_for(
+        [value for one in report.phases for _, side in _sides(one) for value in (side.mean_ns, side.p50_ns)]
+    )
+    two = _two(report)
+    listed = []
+    for one in report.phases:
+        sides = _sides(one)
+        for name, side in sides:
+            cells = [Cell(one.phase), *[Cell(name)] * two, Cell(f"{side.steps:,}", side.steps)]
+            listed.append(
+                Row(
+                    [
+                        *cells,
+                        *(Cell(scale.number(getattr(side, key)), getattr(side, key)) for key in _QUANTILES),
+                    ]
+                )
+            )
+        if len(sides) == 2:
+            (_, before), (_, after) = sides
+            pairs = [(getattr(before, key), getattr(after, key)) for key in _QUANTILES]
+            cells = [Cell(scale.signed(y - x), y - x, small=units.percent(y - x, x)) for x, y in pairs]
+            listed.append(Row([Cell(one.phase), Cell("delta"), Cell(), *cells], look="delta"))
+    heads = [Head("Phase"), *[Head("Side")] * two, Head("Steps", right=True)]
+    heads += [Head(text, scale.unit, right=True) for text in ("Mean, {}", "p50", "p90", "p99")]
+    return Table(
+        "phase",
+        "Step times by phase",
+        heads,
+        listed,
+        scale.unit,
+        "phases",
+        look="data fixed",
+        depth=_deep(report),
+    )
+
+
+def _strata(report: Report) -> Section | None:
+    parts: list[Block] = []
+    if report.strata:
+        parts += [Line([text]) for text in (workloads.left_out(report) if _two(report) else [])]
+        if isinstance(report, Result):
+            parts += [_lead(text) for text in [workloads.mix_note(report)] if text]
+        else:
+            parts.append(_lead(say("lead_strata", step="step", share=units.share(report.step.time_in_mean))))
+        parts.append(table(report, "strata", report.strata, look="data sortable", depth=2))
+    if isinstance(report, Result):
+        parts += _matching(report)
+    alike = sum(one.compared for one in report.strata)
+    gist = f"{alike:,} of {len(report.strata):,} kinds of steps compared"
+    return _section("strata", parts, gist=gist)
+
+
+def _matching(report: Result) -> list[Block]:
+    parts: list[Block] = []
+    lines = phase_table.lines(report)
+    if len(lines) > len(phase_table.short(lines)):
+        parts.append(Section("typical", "Typical, rare and first steps", [phases(report, lines)]))
+    judged = [one for one in report.phases if one.typical]
+    if judged:
+        made = table(report, "matching", judged, look="data fixed", depth=2)
+        parts.append(Section("matching", LISTED["matching"].title, [made]))
+    odd = [fields.Odd(phase, run) for phase, run in phase_table.odd_runs(report)]
+    if odd:
+        made = table(report, "odd-runs", odd, look="data fixed", depth=2)
+        parts.append(Section("odd-runs", LISTED["odd-runs"].title, [made]))
+    return parts
+
+
+def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
+    """Verdict, typical step of both sides, change and what a repeat would show, of each phase; its mean and first steps."""
+    listed = [Row(_phase(report, line), look=line.kind) for line in lines]
+    texts = ("Verdict", "Baseline -> candidate", "Delta", "A repeat, 95 %", "Of step time", "Steps", "Runs")
+    heads = [Head("Phase"), *(Head(text, right=text != "Verdict", look="head") for text in texts)]
+    return Table("phases", "Phases: times per step", heads, listed, look="data phases", depth=2)
+
+
+def _phase(report: Result, line: phase_table.PhaseLine) -> list[Cell]:
+    scale, change, found = line.scale, line.change, line.measured
+    verdict = Cell(line.unjudged)
+    if line.verdict and report.verdict != "not_comparable":
+        said = words.VERDICTS[line.verdict]
+        p = getattr(found, "p_value", None)
+        verdict = Cell(
+            f"{said.sign} {said.word}",
+            mark=f"chip tone-{said.tone}",
+            small=f"p {units.probability(p)}" if p is not None else "",
+        )
+    both = units.arrow((scale.number(change.baseline_ns), scale.number(change.candidate_ns)))
+    delta, part = values.difference(
+        change.baseline_ns, change.candidate_ns, change.delta_ns, scale, line.level
+    )
+    return [
+        Cell(line.name), verdict, Cell(f"{both} {scale.unit}", change.baseline_ns), replace(delta, small=part.text),
+        Cell(scale.span(found.ci_low_ns, found.ci_high_ns) if found else ""), Cell(line.time_share), Cell(line.steps), Cell(line.runs),
+    ]  # fmt: skip
+
+
+# Kernels
+
+
+def _kernels(report: Report) -> Section | None:
+    if not report.kernels:
+        return None
+    found: list[Block] = [
+        _lead(say("lead_kernels", step=_step(report)) if _two(report) else say("lead_kernels_of_one"))
+    ]
+    beyond = sum(row.level != "within_noise" for row in report.kernels) if _two(report) else 0
+    gist = f"{len(report.kernels):,} rows"
+    if isinstance(report, Result):
+        gist = f"{beyond:,} of {gist} beyond noise"
+        if launch_words.by_launch(report):
+            made = table(report, "launches", launch_words.ordered(report))
+            found += [made, Line([say("lead_launches")])]
+        for number, one in enumerate(rows.kernels_by_phase(report)):
+            found += _kernels_of(report, one, first=number == 0)
+    else:
+        every = list(report.kernels)
+        made = kernel_table(report, every, [at for at, _ in enumerate(every)], rows.LIMIT)
+        found.append(replace(made, caption=say("kernels_of_one")))
+    return _section("kernels", found, 1, gist=gist)
+
+
+def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
+    """Kernels of a phase: those that changed, then those within noise and those that no test speaks of. Text formats have the first that hold any."""
+    per = words.per_step(one.phase, unit=_step(report))
+    known = {id(row): one.places[id(row)] for row in one.rows}
+    text = first and not launch_words.by_launch(report)
+
+    def made(shown: rows.Shown[KernelRow], state: str, *, told: bool) -> Table:
+        places = [known[id(row)] for row in shown.rows]
+        out = kernel_table(
+            report, shown.rows, places, len(shown.rows), per, anchors=first, depth=1 if told else 2
+        )
+        name = " ".join(["kernels", *[state] * bool(state and found), *[per] * (not first)])
+        return replace(
+            out, name=name, left=shown.left_out, caption=remarks.kernels_listed(report, shown.rows)
+        )
+
+    found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
+    if one.beyond.rows:
+        found.append(made(one.beyond, "", told=text))
+    elif one.within.rows:
+        found.append(Line([kernel_words.none_changed(report)], "text" if text else "aside"))
+    for shown, state in ((one.within, "within noise"), (one.untested, "not tested")):
+        if shown.rows:
+            title = f"{units.counted(shown.total, 'kernel')} {state}"
+            told = text and not one.beyond.rows and state == "not tested"
+            of = Section(
+                "",
+                title,
+                [made(shown, state, told=told)],
+                folded=True,
+                open=not one.beyond.rows,
+                depth=1 if told else 2,
+            )
+            found.append(of)
+    return found
+
+
+def kernel_table(
+    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, per: str = "", *, anchors: bool = True, depth: int = 1
+) -> Table:  # fmt: skip
+    """Kernels with what they open to. places: their rows in the result."""
+    called, peaks = names.kernels(found[:limit], width=112), remarks.of_peak(report)
+    notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
+    number = dict(zip(map(id, found), places, strict=True))
+    cells = {
+        id(row): Cell(name, code=True, more=_kernel(report, row, notes.get(number[id(row)], ())))
+        for row, name in zip(found, called, strict=False)
+    }
+    known = {
+        "cells": cells,
+        "of_peak": {id(row): peaks[at] for row, at in zip(found, places, strict=True) if at in peaks},
+    }
+    return table(
+        report, "kernels", found, per=per, known=known, limit=limit, ordered=True, depth=depth,
+        ids=lambda row: f"kernel-{number[id(row)]}" if anchors else "",
+    )  # fmt: skip
+
+
+def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) -> list[Block]:
+    """Both sides' names and launch shapes, its interval, and its numbers by workload."""
+    two = _two(report)
+    facts: list[tuple[str, list[Cell]]] = []
+    for side, of in fields.side_of(row):
+        shapes = [
+            f"{units.scale_for([of.mean_ns]).time(of.mean_ns)} each",
+            *([f"grid {' '.join(of.grids[:6])}"] if of.grids else []),
+            *([f"block {' '.join(of.blocks[:6])}"] if of.blocks else []),
+            *([] if of.registers is None else [f"{of.registers} registers"]),
+            *([] if of.shared_bytes is None else [f"{of.shared_bytes:,} B shared"]),
+        ]
+        total = sum(of.ns_of)
+        shares = [f"{units.share(ns, total)} of the row" for ns in of.ns_of] or [""] * len(of.names)
+        called = [
+            Cell(name, code=True, small=share) for name, share in zip(of.names[:_NAMES], shares, strict=False)
+        ]
+        facts.append((side if two else "kernel", [*called, Cell("; ".join(shapes))]))
+    if two:
+        scale = units.scale_for([row.ci_low_ns, row.ci_high_ns])
+        q = "" if row.q_value is None else f", q {units.probability(row.q_value)}"
+        facts.append(("interval", [Cell(f"{scale.span(row.ci_low_ns, row.ci_high_ns)} {scale.unit}{q}")]))
+    facts.append(("family", [Cell(row.family)]))
+    if isinstance(report, Show):
+        facts.append(("counts as", [Cell(palette.category(row.accounting).label)]))  # type: ignore[attr-defined]
+    facts += [("counters", [Cell(text, link=anchor)]) for anchor, text in notes]
+    if row.range:
+        facts.append(("range", [Cell(row.range, code=True)]))
+    found: list[Block] = [_facts("kernel", facts)]
+    strata = [one for one in row.strata if one.stratum < len(report.strata)]
+    if strata:
+        by_workload = table(report, "kernel workloads", strata, look="plain", depth=3)
+        # without the figures behind the texts: its row is sorted by those of its own cells
+        own = [
+            replace(row, cells=[replace(cell, value=None) for cell in row.cells]) for row in by_workload.rows
+        ]
+        found.append(replace(by_workload, rows=own))
+    return found
+
+
+def _limits(report: Report) -> Section | None:
+    limits = report.limits
+    found = remarks.limit_rows(report)
+    if limits is None or not found:
+        return None
+    called = names.kernels([report.kernels[row.kernel] for row in found])
+    known = {"names": dict(zip((row.kernel for row in found), called, strict=True))}
+    made: list[Block] = [table(report, "limits", found, known=known), *map(_note, remarks.limits(report))]
+    if limits.phases:
+        made.append(table(report, "MFU", limits.phases, look="data fixed"))
+    return _section("limits", [_lead(say("lead_limits")), *made], 1, printed=True)
+
+
+def _layers(report: Report) -> Section | None:
+    layers = report.layers
+    if layers is None:
+        return None
+    made: list[Block] = [
+        table(report, "layers", layers.kinds), *map(_note, remarks.layers_known(report)),
+        table(report, "each layer", layers.rows, depth=2),
+    ]  # fmt: skip
+    return _section("layers", [_lead(say("lead_layers", step=_step(report))), *made], 1, printed=True)
+
+
+# The host
+
+
+def _host(report: Report) -> Section | None:
+    host = report.host
+    if host is None:
+        return None
+    kinds = (("call", "host calls"), ("range", "host ranges"), ("os_call", "host OS calls"))
+    made: list[Block] = []
+    for kind, name in kinds:
+        if listed := [row for row in host.rows if row.kind == kind]:
+            made.append(
+                table(
+                    report, name, listed, per=f"per {host.per}", title=f"{LISTED[name].title}, per {host.per}"
+                )
+            )
+    if isinstance(report, Result) and made and min(report.step.runs.baseline, report.step.runs.candidate) < 2:
+        made.append(_note(say("host_one_run")))
+    return _section("host", [_lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
+
+
+def _gaps(report: Report) -> Section | None:
+    made: list[Block] = []
+    if report.gaps:
+        listed = sorted(report.gaps, key=rows.gap_order)
+        made += [_lead(say("lead_gaps")), table(report, "gaps", listed, ordered=True, depth=2)]
+        if report.gaps_left_out:
+            made.append(_aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
+    if report.worst_gaps:
+        longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
+        shown = table(report, "worst gaps", longest, limit=20 if _two(report) else _RUNS, depth=2)
+        made.append(_part(LISTED["worst gaps"].title, [shown]))
+    return _section("gaps", made, gist="By cause and place, and the longest single ones")
+
+
+def _launch(report: Report) -> Section | None:
+    launch, typical = report.launch, None
+    if isinstance(report, Result):
+        phase = rows.kernels_by_phase(report)[0].phase
+        typical = next((one for one in launch.phases if one.phase == phase), None)
+    per = words.per_step(typical.phase if typical else "", unit=_step(report))
+    sides = [launch.baseline, launch.candidate] if _two(report) else [launch.baseline]
+    made: list[Block] = []
+    if any(side.kernels_per_step or side.calls_per_step for side in sides):
+        modes = [report.graphs.mode_baseline, *([report.graphs.mode_candidate] if _two(report) else [])]
+        pattern = "lead_launch" if _two(report) else "lead_launch_of_one"
+        made.append(_lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
+        if "graph" in modes:
+            made.append(_aside(say("whole_graphs")))
+        made.append(
+            Section(
+                "", "", [_launches(report, typical, sides, per), _launch_times(report, sides)], columns=True
+            )
+        )
+        made.append(_aside(say("queue_delay")))
+    else:
+        made.append(Line([say("no_launches")], "lead"))
+    apis = typical.apis if typical else launch.apis
+    if apis:
+        depth = 2 if _two(report) or report.host else 1
+        made.append(_part("CUDA calls", [table(report, "CUDA calls", apis, per=per, depth=depth)], depth))
+    if launch.transitions:
+        made.append(_part(LISTED["transitions"].title, [table(report, "transitions", launch.transitions)]))
+    return _section("launch", made, _deep(report), gist="Launching calls, graphs, queue delay, CUDA calls")
+
+
+def _launches(report: Report, typical: Any, sides: Sequence[Any], per: str) -> Table:
+    if typical:
+        fields_of = (("kernels", "kernels"), ("launching calls", "calls"), ("graph launches", "graph_launches"), ("synchronisations", "syncs"))  # fmt: skip
+        counted: list[tuple[str, list[float | None]]] = [
+            (label, [getattr(side, name) for side in (typical.baseline, typical.candidate)])
+            for label, name in fields_of
+        ]
+    else:
+        fields_of = (("kernels", "kernels_per_step"), ("launching calls", "calls_per_step"), ("graph launches", "graph_launches_per_step"))  # type: ignore[assignment]  # fmt: skip
+        counted = [(label, [getattr(side, name) for side in sides]) for label, name in fields_of]
+    graphs = report.graphs
+    counted.append(
+        (
+            "nodes a graph launch",
+            [graphs.nodes_per_launch_baseline, *([graphs.nodes_per_launch_candidate] * (len(sides) - 1))],
+        )
+    )
+    listed = [
+        fields.Both(label, *("" if one is None else units.count(one) for one in pair))
+        for label, pair in counted
+    ]
+    listed.append(
+        fields.Both("kernels launched by graphs", *(units.share(side.graph_coverage) for side in sides))
+    )
+    return table(report, "launch", listed, per=per, look="data fixed", depth=2)
+
+
+def _launch_times(report: Report, sides: Sequence[Any]) -> Table:
+    labels = (
+        ("host time in launching calls, per step", "api_ns_per_step"), ("of it and of launch latency, GPU idle", "exposed_ns_per_step"),
+        ("queue delay, mean", "queue_delay_mean_ns"), ("queue delay, p50 (mean of runs and workloads)", "queue_delay_p50_ns"),
+        ("queue delay, p99 (mean of runs and workloads)", "queue_delay_p99_ns"),
+    )  # fmt: skip
+    listed = [fields.BothTimes(label, *(getattr(side, name) for side in sides)) for label, name in labels]
+    return table(report, "launch times", listed, look="data fixed", depth=2)
+
+
+def missing(report: Report, kind: str) -> list[Block]:
+    """That a side did not record a kind of trace, and what would."""
+    text = words.missing(report, kind)
+    return [Line([text], "missing")] if text else []
+
+
+def _python(report: Report) -> Section:
+    gil, gc, deep = missing(report, "gil"), missing(report, "gc"), _deep(report)
+    if report.gil.rows:
+        gil += [_lead(say("lead_gil")), table(report, "GIL", report.gil.rows, depth=deep)]
+    if report.gil.matrix:
+        gil.append(_part("Who waited for whom", [table(report, "GIL waits", report.gil.matrix, depth=2)]))
+    gil = gil or [_lead(say("gil_none"))]
+    if gc:
+        gc.append(_aside(say("gc_missing")))
+    if report.gc.rows:
+        gc.append(table(report, "GC", report.gc.rows, look="data sortable", depth=deep))
+        gc += [] if _two(report) else [_aside(say("gc_edges"))]
+    gc = gc or [_lead(say("gc_none"))]
+    gist = "Who held the interpreter lock, who waited, what was collected"
+    return Section(
+        "",
+        "GIL and garbage collection",
+        [_section("gil", gil, deep), _section("gc", gc, deep)],
+        depth=deep,
+        gist=gist,
+    )
+
+
+def _threads(report: Report) -> Section | None:
+    parts: list[Block] = []
+    deep = _deep(report)
+    own: list[Block] = []
+    if report.response_path:
+        lead = _lead(say("lead_response", step=_step(report)))
+        path = table(report, "response path", report.response_path, look="data", depth=deep)
+        own.append(_part("Response path", [lead, path], deep))
+    if report.threads:
+        lead = _lead(say("lead_threads" if _two(report) else "lead_threads_of_one"))
+        own.append(_part("Threads by role", [lead, table(report, "threads", report.threads, depth=2)]))
+    if own:
+        parts.append(_section("threads", own, deep))
+    ranges = missing(report, "nvtx")
+    if report.ranges:
+        listed = sorted(report.ranges, key=rows.range_order)
+        ranges = [_lead(say("lead_ranges")), table(report, "ranges", listed, ordered=True, depth=2)]
+    if ranges:
+        parts.append(Section("ranges", "NVTX ranges", ranges, menu="Ranges" if report.ranges else ""))
+    return Section(
+        "", "Threads and ranges", parts, depth=deep, gist="Threads by role, NVTX ranges by host time"
+    )
+
+
+# What the system recorded
+
+
+def _system(report: Report) -> Section:
+    found: list[Block] = [line for kind in sorted(words.SYSTEM_KINDS) for line in missing(report, kind)]
+    system, there = report.system, []
+    title = "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads"
+    if system is None:
+        return Section("system", title, found, gist="Not captured")
+    metrics = [row for row in system.gpu_metrics if _two(report) or row.baseline]
+    parts: Sequence[tuple[str, str, Sequence[Any], str, list[str], int]] = (
+        ("", "host work", system.host_work, "lead_host_work", [], 1),
+        ("Communication", "communication", system.comm_calls, "lead_communication", remarks.no_bytes(system.comm_calls), 1),
+        ("OS calls", "OS calls", system.os_calls, "lead_os_calls", [], 2),
+        ("Scheduling", "Time on no CPU", system.off_cpu, "lead_off_cpu", [], 2),
+        ("Payloads", "payloads", system.payloads, "lead_payloads", [], 1),
+        ("CUDA's memory", "memory", system.memory, "lead_memory", [], 1),
+        ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.sampling(system)[:_SAMPLED], 1),
+    )  # fmt: skip
+    for menu, name, listed, lead, notes, depth in parts:
+        if listed or notes:
+            made = [table(report, name, listed, depth=depth)] if listed else []
+            lines: list[Block] = [_lead(say(lead, step=_step(report))), *made, *map(_note, notes)]
+            found.append(_part(LISTED[name].title, lines, depth))
+            there.append(menu)
+    menus = [menu for menu in there if menu]
+    return Section("system", title, found, depth=1, menu=menus[0] if len(menus) == 1 else "System")
+
+
+def _ranks(report: Report) -> Section | None:
+    if len(report.ranks) < 2:
+        return None
+    found: list[Block] = [_lead(say("lead_ranks"))]
+    waits_known = any(
+        row.baseline_comm_wait_ns or (_two(report) and row.candidate_comm_wait_ns) for row in report.ranks
+    )
+    if waits_known:
+        found.append(_aside(say("lead_rank_waits")))
+    outliers = remarks.rank_outliers(report) if isinstance(report, Result) else []
+    found += [Line([text]) for text in outliers]
+    skew = [remarks.rank_skew(one, _two(report)) for one in report.rank_skew]
+    found += map(_note if outliers else _aside, skew)
+    listed = sorted(report.ranks, key=rows.rank_order)
+    found.append(table(report, "ranks", listed, limit=rows.RANKS, look="data sortable", depth=_deep(report)))
+    if report.kernel_ranks:
+        found.append(
+            _part(LISTED["kernels by rank"].title, [table(report, "kernels by rank", report.kernel_ranks)])
+        )
+    return _section("ranks", found, 1, gist=units.counted(len(report.ranks), "rank"), printed=True)
+
+
+# What was read
+
+
+def _comparability(report: Result) -> Section:
+    checks = report.comparability.checks
+    passed = f"{sum(one.status == 'ok' for one in checks)}"
+    found: list[Block] = [_lead(say("no_checks"))]
+    if checks:
+        pattern = "comparable" if report.comparability.comparable else "incomparable"
+        found = [
+            _lead(say(pattern, passed=passed, checks=f"{len(checks)}")),
+            table(report, "comparability", checks, look="data sortable", depth=2),
+        ]
+    if report.coverage.baseline or report.coverage.candidate:
+        found.append(_part(LISTED["coverage"].title, [coverage(report)]))
+    gist = f"{passed} of {len(checks)} checks passed"
+    return Section("comparability", "Comparability", found, gist=gist, menu="Comparability", printed=True)
+
+
+def coverage(report: Report) -> Table:
+    """Which kinds of trace each side has."""
+    sides = [report.coverage.baseline, *([report.coverage.candidate] if _two(report) else [])]
+    listed = [
+        fields.Trace(words.KINDS[kind], sides[0].get(kind, "unknown"), words.capture_with(report, kind), *(one.get(kind, "unknown") for one in sides[1:]))
+        for kind in words.KINDS
+        if any(kind in side for side in sides)
+    ]  # fmt: skip
+    return table(report, "coverage", listed, look="data fixed", depth=2)
+
+
+def _warnings(report: Report) -> Section | None:
+    found: list[Sequence[Span]] = [[Code(one.slug), f" {one.message}"] for one in report.warnings]
+    shown = found[: rows.PAGE if _two(report) else rows.LIMIT]
+    if not found:
+        return None
+    blocks: list[Block] = [Items(shown, "warn")]
+    if len(found) > len(shown):
+        left = say("rows_left_short", left=f"{len(found) - len(shown)}", field="warnings")
+        blocks.append(_note(left))
+    return Section(
+        "warnings",
+        "Warnings",
+        blocks,
+        gist=units.counted(len(found), "warning"),
+        menu="Warnings",
+        printed=True,
+    )
+
+
+def _inputs(report: Result) -> Section:
+    listed = [
+        fields.Run(f"{name}: {side.label}", run)
+        for name, side in (("baseline", report.inputs.baseline), ("candidate", report.inputs.candidate))
+        for run in side.runs[:_RUNS]
+    ]
+    found: list[Block] = [
+        table(report, "inputs", listed, limit=2 * _RUNS, look="data fixed", depth=2),
+        *_options(report.inputs.options),
+    ]
+    counts = units.pair(len(report.inputs.baseline.runs), len(report.inputs.candidate.runs))
+    return Section("inputs", "Inputs", found, gist=f"{counts} runs, options", menu="Inputs", printed=True)
+
+
+def _options(options: dict[str, Any]) -> list[Block]:
+    said = ", ".join(f"{key} = {value}" for key, value in sorted(options.items()) if key != "recorded")
+    return [_aside(say("options", options=said))] if said else []
+
+
+def _benchmark(report: Show) -> Section | None:
+    if report.kpi is None:
+        return None
+    found: list[Block] = [
+        _lead(say("lead_benchmark", source=report.kpi.source)),
+        table(report, "benchmark figures", report.kpi.rows, look="data sortable fixed"),
+    ]
+    return Section("kpi", "Benchmark figures", found, depth=1, menu="Benchmark")
+
+
+def _capture(report: Show) -> Section:
+    means = report.step.runs_ns
+    listed = [
+        fields.Run(f"run {number}", run, means[number - 1] if number <= len(means) else None)
+        for number, run in enumerate(report.input.runs[:_RUNS], 1)
+    ]
+    found: list[Block] = [
+        Section(
+            "",
+            "",
+            [table(report, "machine", report.machine, look="data fixed"), coverage(report)],
+            columns=True,
+            depth=1,
+        ),
+        table(report, "inputs", listed, limit=_RUNS, look="data", depth=2),
+        *_options(report.options),
+    ]
+    return Section("capture", "The capture", found, depth=2, menu="Capture")
+
+
+def _reading(report: Report) -> Section:
+    kinds = [
+        Row([Cell(one.label, swatch=one.key), Cell(one.meaning, small=one.key)])
+        for one in palette.BY_KEY.values()
+    ]
+    parts = [
+        _part("Words", [_terms(_WORDS if _two(report) else _WORDS_OF_ONE)]),
+        _part("Categories", [_rows(kinds)]),
+    ]
+    if _two(report):
+        levels = [(word, meaning) for word, meaning in words.LEVELS.values()]
+        verdicts = [(f"{one.sign} {one.word}", one.meaning) for one in words.VERDICTS.values()]
+        parts[:0] = [
+            _part(title, [_terms(terms)])
+            for title, terms in (("Signs", _SIGNS), ("Evidence", levels), ("Verdict", verdicts))
+        ]
+    return Section(
+        "reading", "How to read this", [Section("", "", parts, columns=True)], gist="Signs, words, categories, keys",
+        menu="How to read", printed=True,
+    )  # fmt: skip
+
+
+def _terms(terms: Sequence[tuple[str, str]]) -> Table:
+    return _rows([Row([Cell(term), Cell(meaning)]) for term, meaning in terms])
+
+
+def _rows(listed: Sequence[Row]) -> Table:
+    return Table("terms", "", [Head("")] * 2, listed, look="terms", depth=3)
+
+
+_SIGNS = (
+    ("delta", "Candidate minus baseline at equal workload, as measured: plus is slower, minus is faster."),
+    ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
+    ("change", "In a table: the delta as a part of the row's own baseline."),
+    ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
+    ("of the change", "The delta as a part of the delta of its phase; in the accounting, of the mean of all steps."),
+    ("~", "May be noise: the percentage would mislead."),
+    ("new, gone", "One side has nothing of it: there is no percentage."),
+    ("–", "No such row on that side."),
+    ("red, green", "Slower, faster, beyond noise. A delta in plain ink was not tested against noise; one in grey is within it."),
+    ("not captured", "The trace does not say. It is not zero."),
+)  # fmt: skip
+_STEP = (
+    "step",
+    "One iteration of the executor; its time is from its first GPU work to that of the next step.",
+)
+_EXPOSED = ("exposed, hidden", "Time that kept the GPU idle; time that fell behind GPU work.")
+_WORDS = (
+    _STEP,
+    ("run", "One capture. Runs are what repeats: intervals and p are over runs where a side has more than one."),
+    ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
+    ("typical step", "The mean of the middle half of a phase's steps, by their length."),
+    ("its mean", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
+    ("first steps", "The first step of a capture, and steps that launch a kernel for the first time."),
+    ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
+    ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),
+    _EXPOSED,
+)  # fmt: skip
+_WORDS_OF_ONE = (
+    _STEP,
+    ("run", "One capture of the program. A mean is that of the runs' means."),
+    ("sd over runs", "Standard deviation of the runs' means: how far the same program differs from run to run."),
+    ("per step", "Divided by the steps of the mean, weighted as the workloads are; not by all that happened in the capture."),
+    ("in the mean", "All steps with regular work. The others are listed with their times under Steps."),
+    _EXPOSED,
+    ("–", "No such value."),
+    ("not captured", "The trace does not say. It is not zero."),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from tracediff.model.causes import BUSY
 from tracediff.model.show import IdleCause, Show, StepDiff, StepPlace
 from tracediff.report import palette, units, words
 from tracediff.report.causes import idle_named, idle_title, run_name
-from tracediff.report.document import Table, TableOf
+from tracediff.report.fields import ChosenCategory
 
 SAME = 0.02  # of the typical step, below which a step is as long as it
 _NAMED, _ENOUGH, _LEAST = (
@@ -167,41 +167,23 @@ def seconds(ns: int) -> str:
     return f"{ns / 1e9:.6f} s"
 
 
-def categories(one: StepDiff) -> Table:
-    """The categories that differ; the rows add up to the step."""
+def categories(one: StepDiff) -> list[ChosenCategory]:
+    """The categories that differ; with the others together the rows add up to the step."""
     most = max((abs(row.delta_ns) for row in one.accounting), default=0.0)
     rows = [row for row in one.accounting if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
     rows.sort(key=lambda row: -abs(row.delta_ns))
-    lines = [(palette.category(row.category).label, row.ns, row.typical_ns, row.delta_ns) for row in rows]
+    lines = [
+        ChosenCategory(palette.category(row.category).label, row.ns, row.typical_ns, row.delta_ns)
+        for row in rows
+    ]
     rest = [row for row in one.accounting if row not in rows and (row.ns or row.typical_ns)]
     if rest:
         sums = [sum(getattr(row, field) for row in rest) for field in ("ns", "typical_ns", "delta_ns")]
-        lines.append((f"{units.counted(len(rest), 'other')}", *sums))
-    lines.append(("step", one.ns, one.typical_ns, one.delta_ns))
-    return TableOf(
-        "Categories that differ",
-        ("Category", f"Step {one.number}, {{}}", "Typical, {}", "Difference, {}"),
-        "pfff",
-        lines,
-        lambda row, s: [row[0], s.number(row[1]), s.number(row[2]), s.signed(row[3])],
-        "chosen.accounting",
-        lambda row: [row[1], row[2]],
-    ).first(len(lines))
+        lines.append(ChosenCategory(units.counted(len(rest), "other"), *sums))
+    return [*lines, ChosenCategory("step", one.ns, one.typical_ns, one.delta_ns)]
 
 
-def places(one: StepDiff, top: int) -> Table:
+def places(one: StepDiff) -> list[StepPlace]:
     """The places that hold most of the difference."""
     most = max((abs(row.delta_ns) for row in one.places), default=0.0)
-    rows = [row for row in one.places if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
-    return TableOf(
-        "Where",
-        ("Place", "Category", f"Step {one.number}, {{}}", "Typical, {}", "Difference, {}", "Count", "Typical"),
-        "npfffff",
-        rows,
-        lambda row, s: [
-            words.sentence(row.title), palette.category(row.cause).label, s.number(row.ns), s.number(row.typical_ns),
-            s.signed(row.delta_ns), units.count(row.count), units.count(row.typical_count),
-        ],
-        "chosen.places",
-        lambda row: [row.ns, row.typical_ns],
-    ).first(top)  # fmt: skip
+    return [row for row in one.places if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from functools import cache
@@ -10,7 +11,16 @@ from pathlib import Path
 import jinja2
 
 from tracediff.errors import TracediffError
-from tracediff.report.escape import Markdown, markdown_block, markdown_code, markdown_prose
+from tracediff.report.blocks import Cell, Code, Link, Span, Strong, flat
+from tracediff.report.escape import (
+    Markdown,
+    markdown_block,
+    markdown_cell,
+    markdown_code,
+    markdown_figure,
+    markdown_prose,
+    visible,
+)
 
 
 def folder() -> Path:
@@ -64,6 +74,33 @@ def _escape_unless_markdown(value: object) -> object:
     return value if isinstance(value, Markdown | jinja2.Undefined) else markdown_prose(value)
 
 
+def _span(span: Span) -> Markdown:
+    """A span; escaping drops blanks at the ends of prose, which part it from its neighbours."""
+    if isinstance(span, Link):
+        return markdown_prose(span.text)
+    if isinstance(span, Code):
+        return markdown_code(span)
+    text = markdown_prose(span)
+    if isinstance(span, Strong):
+        return Markdown(f"**{text}**")
+    return Markdown(
+        (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
+    )
+
+
+def _summary(text: str) -> Markdown:
+    """What stands in an HTML element, where nothing of Markdown is read."""
+    return Markdown(html.escape(visible(" ".join(text.split())), quote=False))
+
+
+def _cell(cell: Cell, width: int) -> Markdown:
+    if cell.code:
+        return markdown_cell(cell.text, width)
+    if cell.text in ("-", "~"):  # no list, no markup in a cell
+        return markdown_figure(cell.text)
+    return markdown_prose(cell.text)
+
+
 @cache
 def markdown_environment(unit: str = "step") -> jinja2.Environment:
     """Return the environment for Markdown: what a filter did not make Markdown is escaped as running text."""
@@ -76,5 +113,14 @@ def markdown_environment(unit: str = "step") -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(code=markdown_code, block=markdown_block, prose=markdown_prose)
+    environment.filters.update(
+        code=markdown_code,
+        block=markdown_block,
+        prose=markdown_prose,
+        ready=Markdown,
+        span=_span,
+        cell=_cell,
+        summary=_summary,
+    )
+    environment.globals.update(flat=flat)
     return environment

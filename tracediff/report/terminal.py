@@ -10,13 +10,14 @@ from rich.text import Text
 
 from tracediff.model import Finding, Result, Section
 from tracediff.report import (
+    beside,
+    blocks,
     first,
     kernel_words,
-    measured,
     phase_table,
     phrases,
+    remarks,
     sections,
-    system_words,
     units,
     waterfall,
     words,
@@ -30,8 +31,8 @@ from tracediff.report.console import (
     print_heading,
     print_line,
     print_more,
+    print_section,
     print_table,
-    print_tables,
     print_warnings,
 )
 from tracediff.report.escape import neutral, shorten
@@ -41,7 +42,7 @@ _STATUS = {"fail": "red", "warn": "yellow"}
 
 
 def render_terminal(result: Result, console: Console, top: int = 5) -> None:
-    """Print the result; `top` is how many findings and kernel rows are shown."""
+    """Print the result; `top` is how many findings and rows of a table are shown."""
     result = neutral(result)
     if result.kernel_answers:
         _kernel_answers(result, console)
@@ -49,14 +50,13 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _verdict(result, console)
     _waterfall(result, console)
     _findings(result, console, top)
-    _kernels(result, console, top)
-    print_tables(console, [table.first(top) for table in measured.tables(result) if table.on_terminal])
-    _section(result.ncu, console, top)
-    _ranks(result, console)
-    for section in (result.kpi, result.trtexec, result.latencies):
-        _section(section, console, top)
-    if result.system:
-        print_tables(console, system_words.tables(result.system, top))
+    for section in sections.sections(result):
+        if section.depth <= 1:
+            print_section(console, section, 1, top)
+    if recounted := kernel_words.recounted(result):
+        print_line(console, recounted)
+    for beside_it in (result.ncu, result.trtexec, result.latencies):
+        _section(beside_it, console, top)
     _doubts(result, console)
 
 
@@ -64,9 +64,7 @@ def _kernel_answers(result: Result, console: Console) -> None:
     """Print what was asked of kernels, and nothing else but the verdict."""
     for one in result.kernel_answers:
         print_line(console, (one.text, "bold"), indent=0)
-        for text in kernel_words.notes(result, one):
-            print_line(console, (text, "dim"))
-        print_tables(console, kernel_words.tables(result, one))
+        print_section(console, blocks.Section("", "", sections.answer(result, one)), 1, len(result.kernels))
         console.print()
     verdict = words.VERDICTS[result.verdict]
     print_line(console, (f"Of all: {result.headline.text or verdict.word}", TONES[verdict.tone]), indent=0)
@@ -74,7 +72,7 @@ def _kernel_answers(result: Result, console: Console) -> None:
 
 def _section(section: Section | None, console: Console, top: int) -> None:
     if section:
-        sections.renderer(section).print_section(section, console, top)
+        beside.renderer(section).print_section(section, console, top)
 
 
 def _verdict(result: Result, console: Console) -> None:
@@ -86,11 +84,7 @@ def _verdict(result: Result, console: Console) -> None:
     for line in others:
         print_line(console, line, hang=2)
     _phases(result, console)
-    for text in (
-        workloads.step_share(result),
-        workloads.mix_note(result),
-        *workloads.left_out(result),
-    ):
+    for text in (workloads.step_share(result), workloads.mix_note(result), *workloads.left_out(result)):
         if text:
             print_line(console, (text, "dim"))
     labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
@@ -186,36 +180,9 @@ def _finding(finding: Finding, scale: units.Scale, result: Result, console: Cons
             print_line(console, (name, "dim"), text, indent=5)
 
 
-def _kernels(result: Result, console: Console, top: int) -> None:
-    """Print the rows that changed most."""
-    table = kernel_words.most_changed(result, top)
-    if table:
-        print_tables(console, [table])
-    elif result.kernels:
-        print_heading(console, "Kernels")
-        print_line(
-            console,
-            kernel_words.none_changed(result),
-        )
-    if recounted := kernel_words.recounted(result):
-        print_line(console, recounted)
-
-
-def _ranks(result: Result, console: Console) -> None:
-    """Which ranks stand out; the table of all of them is in the other formats."""
-    outliers = system_words.rank_outliers(result)
-    if not outliers:
-        return
-    print_heading(console, f"Ranks ({len(result.ranks)})")
-    for text in outliers:
-        print_line(console, text)
-    for one in result.rank_skew:
-        print_line(console, (words.sentence(system_words.rank_skew(one)), "dim"))
-
-
 def _doubts(result: Result, console: Console) -> None:
     problems = words.problems(result)
-    missing = words.all_missing(result) + system_words.missing(result)
+    missing = words.all_missing(result) + remarks.missing(result)
     if problems:
         print_heading(console, "Differences between the captures")
         for status, text in problems:

@@ -1,0 +1,255 @@
+"""What a report is made of: sections of blocks. Renderers know these blocks and no section; sections know no renderer.
+
+Names of a trace stay as they are in a block: each renderer escapes what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from markupsafe import Markup
+
+
+class Code(str):
+    """A name out of a trace, a file or a command."""
+
+    __slots__ = ()
+
+
+class Strong(str):
+    """Prose that stands out."""
+
+    __slots__ = ()
+
+
+class Fill(str):
+    """What the author of a document has to add."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """Text that leads to a place of the same page."""
+
+    text: str
+    to: str
+
+
+Span = str | Link  # a string may be one of its kinds above
+Part = Literal["", "baseline", "candidate", "delta", "change"]
+Tone = Literal["", "slower", "faster", "noise", "untested", "nil", "warn", "fail", "ok", "strong"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A paragraph.
+
+    look: lead (what a section is), aside (what to know of it, on pages), note (the same in every format), missing (what was not captured),
+    head (a small heading), text.
+    """
+
+    kind: ClassVar[str] = "line"
+    spans: Sequence[Span]
+    look: Literal["lead", "aside", "note", "missing", "head", "text"] = "text"
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of lines. look: facts (muted), warn (each a warning), plain."""
+
+    kind: ClassVar[str] = "items"
+    items: Sequence[Sequence[Span]]
+    look: Literal["plain", "facts", "warn"] = "plain"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell. value: the figure behind the text, for sorting and copying. swatch: a category. of: level or status, a mark before the text.
+
+    more: blocks that the cell opens to; texts: several names, of which the text holds the first.
+    """
+
+    text: str = ""
+    value: float | str | None = None
+    tone: Tone = ""
+    code: bool = False
+    title: str = ""
+    swatch: str = ""
+    mark: str = ""
+    small: str = ""
+    link: str = ""
+    bars: Sequence[float] = ()
+    more: Sequence[Block] = ()
+
+
+EMPTY = Cell("\N{EN DASH}", tone="nil")
+
+
+PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Delta", "change": "Change"}
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a column; `{}` in its texts is the unit. group: what both sides of are; part: which of them it is."""
+
+    text: str
+    unit: str = ""
+    group: str = ""
+    part: Part = ""
+    right: bool = False
+    sorted: bool = False
+    look: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row. id: its anchor in a page; level: how sure it is, for a filter."""
+
+    cells: Sequence[Cell]
+    id: str = ""
+    level: str = ""
+    look: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. name: it is known by to scripts and readers of a page; field: of the JSON, where the `left` rows are that it leaves out.
+
+    depth: as that of a section. look: data (sortable, filterable: what a page adds), plain, facts (names and values, without a head).
+    """
+
+    kind: ClassVar[str] = "table"
+    name: str
+    caption: str
+    heads: Sequence[Head]
+    rows: Sequence[Row]
+    unit: str = ""
+    field: str = ""
+    left: int = 0
+    foot: Row | None = None
+    look: str = "data sortable filterable"
+    depth: int = 1
+
+    @property
+    def total(self) -> int:
+        """Rows with those left out."""
+        return len(self.rows) + self.left
+
+    @property
+    def over(self) -> list[tuple[str, int]]:
+        """What stands over the heads, and over how many; empty where no column has sides."""
+        found: list[tuple[str, int]] = []
+        for head in self.heads:
+            if found and head.group == found[-1][0]:
+                found[-1] = head.group, found[-1][1] + 1
+            else:
+                found.append((head.group, 1))
+        return found if any(text for text, _ in found) else []
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text in fixed pitch that is copied as it is: SQL, a command."""
+
+    kind: ClassVar[str] = "listing"
+    text: str
+    language: str = "text"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with what it shows. Text formats leave it out."""
+
+    kind: ClassVar[str] = "figure"
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section. depth: 0 is read at once, 1 is folded in a comment and printed on a terminal, 2 is on pages only. gist: what it holds, in a line.
+
+    Sections inside are its parts. menu: its name in the contents of a page; printed: unfolded on paper; folded: only inside, opens on a click.
+    """
+
+    kind: ClassVar[str] = "section"
+    id: str
+    title: str
+    blocks: Sequence[Block]
+    depth: int = 2
+    gist: str = ""
+    menu: str = ""
+    printed: bool = False
+    folded: bool = False
+    columns: bool = False
+    open: bool = False
+
+
+Block = Line | Items | Table | Listing | Figure | Section
+
+
+def span_kind(span: Span) -> str:
+    """Name the kind of a span for a template: link, code, strong, fill or text."""
+    kinds = {Link: "link", Code: "code", Strong: "strong", Fill: "fill"}
+    return kinds.get(type(span), "text")
+
+
+def printed(section: Section, depth: int) -> list[Block]:
+    """What text formats show of a section and its parts, down to a depth: tables, and lines that say more than what the section is."""
+    found: list[Block] = []
+    for one in section.blocks:
+        if isinstance(one, Section):
+            found += printed(one, depth) if one.depth <= depth else []
+        elif isinstance(one, Table):
+            found += [one] if one.depth <= depth else []
+        elif not isinstance(one, Figure) and not (
+            isinstance(one, Line) and one.look in ("lead", "aside", "missing", "head")
+        ):
+            found.append(one)
+    return found
+
+
+def titled(section: Section, depth: int) -> tuple[str, Sequence[Block]]:
+    """The same with its title: of a section of one table that of the table, which says more."""
+    shown = printed(section, depth)
+    return (shown[0].caption if len(shown) == 1 and isinstance(shown[0], Table) else section.title), shown
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The first rows of a table for text formats: both sides of a value are one cell, `264 -> 286`."""
+
+    heads: Sequence[str]
+    right: Sequence[bool]
+    rows: Sequence[Sequence[Cell]]
+    left: int
+
+
+def flat(table: Table, most: int) -> Flat:
+    """The first `most` rows as text formats have them."""
+    heads: list[str] = []
+    right: list[bool] = []
+    places: list[list[int]] = []  # of each column
+    for place, head in enumerate(table.heads):
+        if head.part == "candidate":
+            places[-1].append(place)
+            continue
+        heads.append(
+            (head.group if head.part == "baseline" else head.text or PARTS[head.part]).replace(
+                "{}", head.unit
+            )
+        )
+        right.append(head.right)
+        places.append([place])
+    shown = [*table.rows[:most], *([table.foot] if table.foot else [])]
+    rows = [[_joined([row.cells[at] for at in each]) for each in places] for row in shown]
+    return Flat(heads, right, rows, table.total - len(table.rows[:most]))
+
+
+def _joined(cells: Sequence[Cell]) -> Cell:
+    texts = [cell.text.replace("\N{EN DASH}", "-") + f" {cell.small}".rstrip() for cell in cells]
+    return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)) if len(cells) > 1 else texts[0])

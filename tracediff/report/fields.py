@@ -1,0 +1,371 @@
+"""Values of a table's rows that are no field of them, by the names that report/columns.txt gives them; and rows that are put together here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracediff.model import GateOutcome, KernelRow, KernelSide, OddRun, Result
+from tracediff.model.common import ABSENT, Evidence
+from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkRow, PayloadRow
+from tracediff.model.kernels import LayerRow, LimitsRow, Reached
+from tracediff.model.result import RunInput
+from tracediff.model.show import Show
+from tracediff.report import launch_words, names, palette, show_words, units, words, workloads
+from tracediff.report.blocks import Cell
+from tracediff.report.values import Context, Value, number
+
+_SIDES = ("baseline", "candidate")
+
+
+@dataclass(frozen=True)
+class Category:
+    """A category of a step; a text stands for a time that is not known. of_change: its part of what the step changed by."""
+
+    category: str | Cell
+    meaning: str = ""
+    baseline_ns: float | str | None = None
+    candidate_ns: float | str | None = ABSENT
+    delta_ns: float | None = None
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+    of_change: float | None = None
+    level: Evidence | None = None
+    hidden_baseline_ns: float | None = None
+    hidden_candidate_ns: float | None = ABSENT
+    printed: Cell | None = None
+    printed_share: Cell | None = None
+    sd_ns: float | None = None
+    least_ns: float | None = None
+    most_ns: float | None = None
+
+
+def categories(report: Result | Show) -> tuple[list[Category], Category]:
+    """The categories in their order, and the whole step."""
+    return _of_two(report) if isinstance(report, Result) else _of_one(report)
+
+
+def _of_two(report: Result) -> tuple[list[Category], Category]:
+    books, step = report.accounting, report.step
+    rows = []
+    for key in palette.order(set(books.baseline) | set(books.candidate)):
+        flag = words.category_missing(report, key)
+        if key not in books.baseline and key not in books.candidate and not flag:
+            continue
+        delta = books.delta.get(key)
+        rows.append(
+            Category(
+                key,
+                palette.category(key).meaning,
+                books.baseline.get(key, "not captured"),
+                books.candidate.get(key, f"not captured: {flag}" if flag else "not captured"),
+                delta,
+                books.ci_low.get(key) if delta else None,
+                books.ci_high.get(key) if delta else None,
+                delta / step.delta_ns if delta and step.delta_ns else None,
+                books.level.get(key) if delta else None,
+                books.hidden_baseline.get(key),
+                books.hidden_candidate.get(key),
+            )
+        )
+    noise = step.ci_low_ns <= 0 <= step.ci_high_ns
+    whole = Category(
+        Cell(words.WHOLE), "", step.baseline_ns, step.candidate_ns, step.delta_ns, step.ci_low_ns, step.ci_high_ns,
+        level="within_noise" if noise else None,
+    )  # fmt: skip
+    return rows, whole
+
+
+def _of_one(report: Show) -> tuple[list[Category], Category]:
+    books, step = show_words.books(report), report.step
+    rows = []
+    for key in palette.BY_KEY:
+        line = books.by_category.get(key)
+        if line is None:
+            flag = words.category_missing(report, key)
+            missing = f"not captured: {flag}" if flag else "not captured"
+            rows.append(Category(key, palette.category(key).meaning, printed=Cell(missing, tone="nil")))
+            continue
+        row = line.row
+        rows.append(
+            Category(
+                key, palette.category(key).meaning, hidden_baseline_ns=row.hidden_ns, sd_ns=row.sd_ns,
+                printed=Cell(line.time, row.ns), printed_share=Cell(line.share, row.share), **_range(row.runs_ns),
+            )
+        )  # fmt: skip
+    whole = Category(
+        Cell("step"), sd_ns=step.sd_ns, printed=Cell(books.total, step.mean_ns), printed_share=Cell("100.00 %", 1.0),
+        **_range(step.runs_ns),
+    )  # fmt: skip
+    return rows, whole
+
+
+def _range(runs: Sequence[float]) -> dict[str, Any]:
+    return {"least_ns": min(runs), "most_ns": max(runs)} if len(runs) > 1 else {}
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A run apart from the others of its side, in a phase."""
+
+    phase: str
+    run: OddRun
+
+
+@dataclass(frozen=True)
+class Both:
+    """A figure on both sides, in words."""
+
+    label: str
+    baseline: str
+    candidate: str = ABSENT
+
+
+@dataclass(frozen=True)
+class BothTimes:
+    """A time on both sides, ns."""
+
+    label: str
+    baseline_ns: float
+    candidate_ns: float = ABSENT
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A kind of trace: whether each side has it, and what records it."""
+
+    label: str
+    baseline: str
+    flag: str
+    candidate: str = ABSENT
+
+
+@dataclass(frozen=True)
+class Run:
+    """A capture and its side."""
+
+    side: str
+    run: RunInput
+    step_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class ChosenCategory:
+    """A category of a single step beside the typical one; the last rows are what is left, and the step."""
+
+    label: str
+    ns: float
+    typical_ns: float
+    delta_ns: float
+
+
+# Row classes of tables whose rows are not those of their field: their paths are checked against these.
+ROWS: dict[str, type] = {
+    "accounting": Category,
+    "odd-runs": Odd,
+    "launch": Both,
+    "launch times": BothTimes,
+    "coverage": Trace,
+    "inputs": Run,
+    "chosen categories": ChosenCategory,
+}
+
+
+# Gates
+
+
+def _outcome(gate: GateOutcome, context: Context) -> Cell:
+    tone = {"passed": "ok", "failed": "warn" if gate.severity == "warning" else "fail"}.get(
+        gate.outcome, "warn"
+    )
+    return Cell(
+        gate.outcome, mark=f"st st-{tone}", small="warning only" if gate.severity == "warning" else ""
+    )
+
+
+def _gate_interval(gate: GateOutcome, context: Context) -> str:
+    if gate.ci_low is None or gate.ci_high is None:
+        return ""
+    scale = units.scale_for([gate.ci_low, gate.ci_high])
+    return f"{scale.signed(gate.ci_low)} to {scale.delta(gate.ci_high)}"
+
+
+def _waiver(gate: GateOutcome, context: Context) -> str:
+    return f"until {gate.waiver.expires}: {gate.waiver.reason}" if gate.waiver else ""
+
+
+# Kernels
+
+
+def _launch_change(row: KernelRow, context: Context) -> Cell | None:
+    change = row.per_launch
+    if change is None:
+        return None
+    said = units.delta(
+        units.scale_for([change.baseline_ns]), change.delta_ns, change.baseline_ns, change.level
+    )
+    return Cell(said.percent, change.delta_ns)
+
+
+def _grids(row: KernelRow, context: Context) -> str:
+    sides = [one for one in (row.baseline, row.candidate) if one]
+    return units.arrow(one.grids[0] + (" ..." if len(one.grids) > 1 else "") for one in sides if one.grids)
+
+
+def _layers(row: KernelRow, context: Context) -> str:
+    return ", ".join(row.layers)
+
+
+def _stratum(row: Any, context: Context) -> str:
+    return workloads.workload_name(context.report.strata[row.stratum])
+
+
+# Layers and limits
+
+
+def _layer(row: LayerRow, context: Context) -> str:
+    return row.layer or "in no known layer"
+
+
+def _layers_of_kind(row: LayerRow, context: Context) -> str:
+    rows = context.report.layers.rows
+    return str(sum(one.kind == row.kind for one in rows)) if row.kind else ""
+
+
+def _of_gpu_time(row: LayerRow, context: Context) -> float | None:
+    total = sum(one.baseline_ns for one in context.report.layers.rows)
+    return row.baseline_ns / total if total else None
+
+
+def _limited(row: LimitsRow, context: Context) -> str:
+    return str(context.known["names"][row.kernel])
+
+
+def _work(row: LimitsRow, context: Context) -> str:
+    return units.arrow(text for one in reached(row) if (text := _shapes(one)))
+
+
+def reached(row: Any) -> list[Any]:
+    """The sides of a row that are known."""
+    return [one for one in (row.baseline, row.candidate) if one is not ABSENT and one is not None]
+
+
+def _known(side: str) -> Value:
+    """The part of a row's time that its figures are of; None where that is all of it."""
+
+    def known(row: LimitsRow, context: Context) -> Any:
+        one = getattr(row, side)
+        return one if one is None or one is ABSENT else one.known if one.known < 0.995 else None
+
+    return known
+
+
+def _shapes(one: Reached) -> str:
+    more = " ..." if len(one.shapes) > 1 else ""
+    return f"{one.shapes[0]}{more}{f' {one.dtype}' if one.dtype else ''}" if one.shapes else ""
+
+
+# Host and system
+
+
+def _change_of_one(row: HostRow, context: Context) -> Cell | None:
+    if not isinstance(row.mean_delta_ns, float):
+        return None
+    each = units.scale_for([row.mean_delta_ns])
+    said = each.interval(row.mean_delta_ns, row.mean_ci_low_ns, row.mean_ci_high_ns)
+    return Cell(f"{said} {each.unit}", row.mean_delta_ns)
+
+
+def _host_work(row: HostWorkRow, context: Context) -> str | Cell:
+    return row.call or Cell({"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}[row.kind])
+
+
+def _payload_delta(row: PayloadRow, context: Context) -> Cell | None:
+    if row.delta_mean is ABSENT or row.delta_mean is None:
+        return None
+    sign = "+" if row.delta_mean > 0 else "-" if row.delta_mean else ""
+    return Cell(f"{sign}{number(abs(row.delta_mean))}", row.delta_mean)
+
+
+def _metric(part: str, side: str) -> Value:
+    def mean(row: GpuMetricRow, context: Context) -> Any:
+        found = getattr(getattr(row, part), side)
+        if found is ABSENT or getattr(row, side) is None:
+            return found
+        return Cell("few samples", tone="nil") if found is None else Cell(f"{found:.1f}", found)
+
+    return mean
+
+
+def _metric_delta(part: str) -> Value:
+    def delta(row: GpuMetricRow, context: Context) -> Cell | None:
+        mean: GpuMetricMean = getattr(row, part)
+        if mean.delta is None or mean.delta is ABSENT:
+            return None
+        said = _tenths(mean.delta)
+        if mean.ci_low is not None and mean.ci_high is not None:
+            said += f" [{_tenths(mean.ci_low)}, {_tenths(mean.ci_high)}]"
+        return Cell(said, mean.delta)
+
+    return delta
+
+
+def _tenths(value: float) -> str:
+    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+
+
+# What was read
+
+
+def _compared(row: Any, context: Context) -> str:
+    return f"yes, {row.level}" if row.compared else f"no: {row.reason.replace('_', ' ')}"
+
+
+def _fingerprint(row: Run, context: Context) -> Cell:
+    return Cell(row.run.fingerprint[:12], code=True, title=row.run.fingerprint)
+
+
+VALUES: dict[str, Value] = {
+    "outcome": _outcome,
+    "gate_interval": _gate_interval,
+    "waiver": _waiver,
+    "waited": lambda row, context: context.known["cells"][row.rank],
+    "kernel": lambda row, context: context.known["cells"][id(row)],
+    "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
+    "layers": _layers,
+    "stratum": _stratum,
+    "launched": lambda row, context: launch_words.name(row, 112),
+    "launch_change": _launch_change,
+    "launch_evidence": lambda row, context: launch_words.evidence(row),
+    "full_kernel": lambda row, context: names.kernel(row, width=100),
+    "grids": _grids,
+    "origin_range": lambda row, context: row.range or Cell("not recorded"),
+    "origin_thread": lambda row, context: row.thread or Cell("not recorded"),
+    "origin_call": lambda row, context: row.api or Cell("not recorded"),
+    "compared": _compared,
+    "matched_by": lambda row, context: words.WORKLOADS.get(row.workload, row.workload),
+    "run_counts": lambda row, context: not row.run.left_out,
+    "layer": _layer,
+    "layers_of_kind": _layers_of_kind,
+    "of_gpu_time": _of_gpu_time,
+    "limited": _limited,
+    "work": _work,
+    **{f"known_{side}": _known(side) for side in _SIDES},
+    "change_of_one": _change_of_one,
+    "host_work": _host_work,
+    "payload_delta": _payload_delta,
+    **{f"{part}_{side}": _metric(part, side) for part in ("steps", "busy", "idle") for side in _SIDES},
+    **{f"{part}_delta": _metric_delta(part) for part in ("steps", "busy", "idle")},
+    "names_of_ranks": lambda row, context: " + ".join(row.names),
+    "fingerprint": _fingerprint,
+    "fact": lambda row, context: show_words.FACTS.get(row.name, row.name),
+    "fact_value": lambda row, context: Cell("not recorded", tone="nil") if row.value == "?" else row.value,
+    "place": lambda row, context: words.sentence(row.title),
+}
+
+
+def side_of(row: KernelRow) -> list[tuple[str, KernelSide]]:
+    """The sides that a row has, by name."""
+    sides = ((name, getattr(row, name)) for name in _SIDES)
+    return [(name, side) for name, side in sides if side is not None and side is not ABSENT]

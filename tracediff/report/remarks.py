@@ -1,0 +1,251 @@
+"""Sentences that stand beside tables: what few captures hold, how it is known, and which rank stands out. Their patterns are in report/grammar.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracediff.model import GpuSampling, GpuSamplingSide, KernelRow, RankRow, RankSkew, Result, System
+from tracediff.model.common import ABSENT
+from tracediff.model.host import CommCallRow, GpuMetricRow, HostTime
+from tracediff.model.kernels import LayerSide, LimitsRow, Reached
+from tracediff.model.show import Show
+from tracediff.report import names, units, words
+from tracediff.report.fields import reached
+from tracediff.report.grammar import say
+from tracediff.report.rows import OUTLIER, rank_order
+
+# Kernels
+
+
+def kernels_listed(result: Result, listed: Sequence[KernelRow]) -> str:
+    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
+    sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
+    recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
+    if len(recorded) == 1:
+        return say("kernels_of_side", side=recorded[0])
+    levels = {words.tested_level(row) for row in listed}
+    if levels - {"within_noise", None}:
+        return say("kernels_changed")
+    if "within_noise" in levels:
+        return say("kernels_within")
+    return say("kernels_untested" if any(phase.judged for phase in result.phases) else "kernels_few_steps")
+
+
+# Layers of the model
+
+
+def layers_known(report: Result | Show) -> list[str]:
+    """How the layers of each side are known."""
+    layers = report.layers
+    if layers is None:
+        return []
+    if isinstance(report, Show):
+        return [_known("layers_known_of_one", "", layers.baseline)]
+    sides = (("baseline", layers.baseline), ("candidate", layers.candidate))
+    return [_known("layers_known", name, side) for name, side in sides]
+
+
+def _known(pattern: str, side: str, of: LayerSide) -> str:
+    ways = {"layers_by_range": of.by_range, "layers_by_graph": of.by_graph}
+    said = [say(way, share=units.share(share)) for way, share in ways.items() if share]
+    if of.of_graphs is not None:
+        said.append(say("layers_in_graphs", share=units.share(of.of_graphs)))
+    return say(pattern, side=side, attributed=units.share(of.attributed), ways="; ".join(said))
+
+
+# Limits of the hardware
+
+_MOST = 2  # remarks of each bound
+_NEAR = 0.6  # of a peak: as in Nsight Compute's rule SOLBottleneck
+_WORTH = 0.02  # of the step: decode among long prefills is little of the mean one
+_WHOLE = 0.9  # of a kernel's time is known: the table of kernels then says what it reached
+
+
+def limit_rows(report: Result | Show) -> list[LimitsRow]:
+    """Those whose kernel is there: a saved result may be of anyone."""
+    rows = report.limits.rows if report.limits else []
+    return [row for row in rows if 0 <= row.kernel < len(report.kernels)]
+
+
+def of_peak(report: Result | Show) -> dict[int, str]:
+    """Row of `kernels` -> the part of the nearer peak that it reached, where nearly all of its time is known."""
+    found = {}
+    for row in limit_rows(report):
+        sides = [_nearer(one) for one in reached(row) if one.known >= _WHOLE]
+        if shares := [units.share(near) for near in sides if near is not None]:
+            found[row.kernel] = units.arrow(shares)
+    return found
+
+
+def limits(report: Result | Show) -> list[str]:
+    """Where peaks are from, what is not known, and what kernels near a limit could still win."""
+    if report.limits is None:
+        return []
+    gpus = [gpu for gpu in report.limits.gpus if gpu]
+    said = _near_limits(report)
+    untyped = any(
+        one.flop_per_s is not None and not one.dtype for row in limit_rows(report) for one in reached(row)
+    )
+    if gpus and untyped:
+        said.append(say("untyped"))
+    said += dict.fromkeys(say("peak", gpu=gpu.name, source=gpu.source) for gpu in gpus)
+    return said if gpus else [*said, say("no_peak")]
+
+
+def _near_limits(report: Result | Show) -> list[str]:
+    step = report.step.mean_ns if isinstance(report, Show) else report.step.candidate_ns
+    found: dict[str, list[tuple[float, str]]] = {}
+    for row in limit_rows(report):
+        kernel, sides = report.kernels[row.kernel], reached(row)
+        side = kernel.candidate if isinstance(report, Result) else kernel.baseline
+        if not sides or not side or (isinstance(report, Result) and not row.candidate):
+            continue
+        one = sides[-1]
+        near = _nearer(one)
+        if (
+            one.known >= _WHOLE
+            and side.ns_per_step >= _WORTH * step
+            and near is not None
+            and near >= _NEAR
+            and one.least is not None
+        ):
+            bound = one.link if near == one.of_bandwidth else "compute"
+            found.setdefault(bound, []).append((side.ns_per_step, _near_limit(kernel, one, near, bound)))
+    longest = [one for each in found.values() for one in sorted(each, reverse=True)[:_MOST]]
+    return [text for _, text in sorted(longest, reverse=True)]
+
+
+def _near_limit(kernel: KernelRow, one: Reached, near: float, bound: str) -> str:
+    most, least = units.share(1 - (one.least or 0)), units.share(1 - (one.of_bandwidth or 0))
+    pattern = "near_memory_cached" if bound == "memory" and least != most else f"near_{bound}"
+    return say(
+        pattern,
+        kernel=names.kernel(kernel, width=80),
+        percent=units.share(near),
+        dtype=one.dtype,
+        most=most,
+        least=least,
+    )
+
+
+def _nearer(one: Reached) -> float | None:
+    """A small part of one peak says nothing where that of the other is unknown."""
+    near = max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
+    return near if near is None or near >= _NEAR or one.bytes_per_s is not None else None
+
+
+# Host time
+
+
+def largest_of_host(host: HostTime) -> str:
+    """The row that changed most, for the first sentence; empty without rows."""
+    if not host.rows:
+        return ""
+    row = host.rows[0]
+    before, after = (side.ns if side else 0.0 for side in (row.baseline, row.candidate))
+    prose = units.prose([before, after])
+    level = "" if row.level == "within_noise" else f", {words.LEVELS[row.level][0]}"
+    what = "range" if row.kind == "range" else "time in"
+    return f"{what} {row.name} {prose.size(before)} -> {prose.size(after)} per {host.per}{level}"
+
+
+# What the system recorded
+
+
+def missing(result: Result) -> list[str]:
+    """Which kinds one side alone recorded."""
+    sides = {kind: words.sides_without(result, kind) for kind in words.SYSTEM_KINDS}
+    return [words.missing(result, kind) for kind, side in sides.items() if side not in ("", "either side")]
+
+
+def no_bytes(calls: Sequence[CommCallRow]) -> list[str]:
+    """What would export the bytes of NCCL's calls, where a side has such calls and no bytes."""
+    sides = [
+        side
+        for row in calls
+        if row.library == "NCCL"
+        for side in ((row.baseline_count, row.baseline_bytes), (row.candidate_count, row.candidate_bytes))
+    ]
+    return [say("nccl_bytes")] if any(count and size is None for count, size in sides) else []
+
+
+def sampling(system: System) -> list[str]:
+    """How each device was sampled, a line a side where the sides differ, and what is not shown of it."""
+    lines = []
+    for row in system.gpu_sampling:
+        sides = [
+            (name, side) for name in ("baseline", "candidate") if (side := getattr(row, name)) is not ABSENT
+        ]
+        said = [_sampled(side, _samples(system.gpu_metrics, row, name)) for name, side in sides]
+        where = f"Rank {row.rank}, device {row.device}"
+        if said[0] == said[-1]:
+            lines.append(f"{where}: {said[0]}.")
+        else:
+            lines += [f"{where}, {name}: {text}." for (name, _), text in zip(sides, said, strict=True)]
+    return lines
+
+
+def _samples(rows: Sequence[GpuMetricRow], device: GpuSampling, side: str) -> float:
+    found = [
+        one.samples_per_step
+        for row in rows
+        if (row.rank, row.device) == (device.rank, device.device) and (one := getattr(row, side)) is not None
+    ]
+    return max(found, default=0.0)
+
+
+def _sampled(side: GpuSamplingSide | None, samples: float) -> str:
+    if side is None:
+        return say("not_sampled")
+    if not side.told or side.interval_ns is None:
+        return say("sampled_elsewhere")
+    slots = {
+        "interval": f"{side.interval_ns / 1e3:.1f}",
+        "count": units.count(samples),
+        "unread": f"{side.unread_metrics}",
+    }
+    if side.gpu is not None:
+        slots["gpu"] = f"{side.gpu}"
+    pattern = "sampled" if side.gpu is None else "sampled_gpu"
+    return say(f"{pattern}_unread" if side.unread_metrics else pattern, **slots)
+
+
+# Ranks: which of them stand out, and which one the others wait for
+
+_RANKS_NAMED = 3
+
+
+def rank_outliers(result: Result) -> list[str]:
+    """A sentence for each of the ranks that changed otherwise than the rest, and one for those that are not named."""
+    found = [
+        row
+        for row in sorted(result.ranks, key=rank_order)
+        if row.outlier is not None and abs(row.outlier) >= OUTLIER
+    ]
+    out = [_outlier(row) for row in found[:_RANKS_NAMED]]
+    if more := len(found[_RANKS_NAMED:]):
+        out.append(say("ranks_apart_more", count=f"{more}", ranks=f"{len(result.ranks)}"))
+    return out
+
+
+def _outlier(row: RankRow) -> str:
+    scale = units.scale_for([row.delta_own_ns or 0.0, row.candidate_own_ns or 0.0])
+    slots = {"rank": f"{row.rank}", "size": scale.delta(row.delta_own_ns or 0.0)}
+    if not row.candidate_last or row.candidate_behind_ns is None:
+        return say("rank_apart", **slots)
+    behind = units.scale_for([row.candidate_behind_ns]).time(row.candidate_behind_ns)
+    return say("rank_apart_last", share=units.share(row.candidate_last), behind=behind, **slots)
+
+
+def rank_skew(one: RankSkew, two: bool = True) -> str:
+    """How far the ranks of a side are apart; `two`: there are two sides."""
+    slots = {
+        "side": words.sentence(one.side),
+        "ranks": f"{one.ranks}",
+        "late": units.scale_for([one.late_ns]).time(one.late_ns),
+    }
+    pattern = "rank_late" if two else "rank_late_of_one"
+    if one.slowest is None:
+        return say(pattern, **slots)
+    slots |= {"slowest": f"{one.slowest}", "share": units.share(one.slowest_share), "steps": f"{one.steps:,}"}
+    return say(f"{pattern}_most", **slots)
