@@ -196,22 +196,28 @@ def _ours_and_old(one: os.DirEntry[str]) -> bool:
     return status.st_uid == os.getuid() and time.time() - status.st_mtime > _MADE_JUST_NOW_S
 
 
-_ALIKE = 0.75  # of two names without their endings, from which one may be meant by the other
+_ALIKE = 0.75  # of two names, and of their endings, from which one may be meant by the other
 _NAMES = 10_000  # of a folder that are looked at
 
 
 def missing(path: Path) -> TracediffError:
     """The error of a path where nothing is: not-a-file, with the names beside it that may be meant."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher
 
     if set("*?[") & set(str(path)):
         return TracediffError("not-a-file", f"{path}: no file matches", fix="check the pattern")
+    stem, _, ending = path.name.partition(".")
+
+    def likeness(name: str) -> float:
+        other, _, its_ending = name.partition(".")
+        endings = SequenceMatcher(None, ending, its_ending).ratio() if ending else 1.0
+        return min(SequenceMatcher(None, stem, other).ratio(), endings)
+
     names: list[str] = []
     with contextlib.suppress(OSError):
         names = [one.name for one in islice(os.scandir(path.parent), _NAMES)]
-    stems = {name.partition(".")[0]: name for name in sorted(names) if not name.startswith(".")}
-    near = get_close_matches(path.name.partition(".")[0], stems, 2, _ALIKE)
-    meant = " or ".join(str(path.with_name(stems[one])) for one in near)
+    near = sorted((-likeness(name), name) for name in names)[:2]
+    meant = " or ".join(str(path.with_name(name)) for apart, name in near if -apart >= _ALIKE)
     return TracediffError(
         "not-a-file",
         f"{path}: there is no such file or folder",
