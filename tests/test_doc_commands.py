@@ -41,7 +41,6 @@ def _blocks(page: str) -> list[tuple[int, list[list[str]], list[str]]]:
 def test_the_commands_of_the_page_run(page, monkeypatch, capsys, tmp_path):
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
     blocks = _blocks(page)
     assert sum(len(commands) for _, commands, _ in blocks) >= PAGES[page]
@@ -65,7 +64,6 @@ def test_the_commands_of_the_page_run(page, monkeypatch, capsys, tmp_path):
 @pytest.mark.slow
 def test_the_readme_quotes_what_the_demo_prints_first(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr("sys.argv", ["tracediff", "demo"])
     with contextlib.suppress(SystemExit):
@@ -81,7 +79,6 @@ def test_the_readme_quotes_what_the_demo_prints_first(monkeypatch, capsys, tmp_p
 @pytest.mark.parametrize(("pair", "cause"), [("gc", "Python GC in _schedule"), ("fused", "fused GEMMs")])
 def test_the_other_pairs_of_the_demo_show_other_causes(monkeypatch, capsys, tmp_path, pair, cause):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("sys.argv", ["tracediff", "demo", "--pair", pair])
     with contextlib.suppress(SystemExit):
