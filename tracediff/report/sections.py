@@ -422,7 +422,13 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
         out = kernel_table(
             report, shown.rows, places, len(shown.rows), per, anchors=first, depth=1 if told else 2
         )
-        name = " ".join(["kernels", *[state] * bool(state and found), *[per] * (not first)])
+        name = " ".join(
+            [
+                "kernels",
+                *[state] * any(isinstance(before, Table | Section) for before in found),
+                *[per] * (not first),
+            ]
+        )
         return replace(
             out, name=name, left=shown.left_out, caption=remarks.kernels_listed(report, shown.rows)
         )
