@@ -212,13 +212,20 @@ class _Filled:
             head = Head(text, scale.unit, group if self.column.joins else "", part, right, look=look)
             write = WRITERS["ns" if kind == "times" else kind]
             return [head], [
-                [_cell(write, item, scale, row)] for item, row in zip(self.sides[0], self.rows, strict=True)
+                [_cell(write, item, _own(kind, scale, item), row)]
+                for item, row in zip(self.sides[0], self.rows, strict=True)
             ]
         heads = [Head("", scale.unit, group, side, right, look=look) for side in _SIDES]
         write = WRITERS["ns" if kind == "times" else kind]
         cells = [
             [
-                _cell(write, item, scale, row, EMPTY if _says(before) or _says(after) else Cell())
+                _cell(
+                    write,
+                    item,
+                    _own(kind, scale, before, after),
+                    row,
+                    EMPTY if _says(before) or _says(after) else Cell(),
+                )
                 for item in (before, after)
             ]
             for before, after, row in zip(*self.sides, self.rows, strict=True)
@@ -229,6 +236,13 @@ class _Filled:
                 before, after = (side[place] for side in self.sides)
                 cells[place] += difference(before, after, _delta(row, before, after), scale, levels[place])
         return heads, cells
+
+
+def _own(kind: str, scale: units.Scale, *items: Any) -> units.Scale:
+    """The scale of a row: its own for times that have their unit beside them, the same on both sides."""
+    return (
+        units.scale_for([one for one in items if isinstance(one, int | float)]) if kind == "time" else scale
+    )
 
 
 def _says(item: Any) -> bool:
@@ -260,8 +274,12 @@ def difference(
         return [EMPTY, Cell(tone="nil")]
     base = before if isinstance(before, int | float) else 0.0
     said = units.delta(scale, delta, base, level)
-    percent = said.percent if level == "within_noise" else units.change(delta, base) or "new"
-    change = Cell(percent if after else "gone", 100 * delta / base if base else "", title=said.word)
+    percent = units.change(delta, base) or "new"
+    if level == "within_noise":
+        percent = said.percent
+    elif not after:
+        percent = "gone"
+    change = Cell(percent, 100 * delta / base if base else "", title=said.word)
     return [Cell(said.signed, delta, tone(delta, level)), change if delta else Cell()]
 
 
@@ -372,7 +390,7 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "ns": _figure(lambda item, scale: scale.number(item)),
     "each": _figure(lambda item, scale: scale.number(item)),
     "signed": _figure(lambda item, scale: scale.signed(item)),
-    "time": _figure(lambda item, scale: units.scale_for([item]).time(item)),
+    "time": _figure(lambda item, scale: scale.time(item)),
     "millis": _figure(lambda item, scale: f"{item / 1e6:,.3f}"),
     "count": _figure(lambda item, scale: units.count(item)),
     "launched": _figure(lambda item, scale: units.count(item)),
