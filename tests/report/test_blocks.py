@@ -17,7 +17,7 @@ from tests.report.tags import tags
 from tracediff.model import Result
 from tracediff.model.common import Change
 from tracediff.model.show import Show
-from tracediff.report import blocks, fields, html, sections, templates, values
+from tracediff.report import blocks, fields, html, sections, templates, units, values
 from tracediff.report.blocks import Cell, Code, Head, Items, Line, Link, Listing, Row, Section, Table
 from tracediff.report.console import print_section
 
@@ -145,6 +145,20 @@ def test_a_column_without_values_is_left_out_and_one_side_has_no_difference() ->
         "{} per capture",
         "Count",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level", "said"),
+    [
+        (5_000.0, 0.0, None, "gone"), (0.0, 5_000.0, None, "new"), (5_000.0, 0.0, "within_noise", "~"),
+        (1_000.0, 12_000.0, None, "12x"), (1_000.0, 900.0, "likely", "-10.0 %"),
+    ],
+)  # fmt: skip
+def test_a_difference_is_a_part_of_what_there_was(
+    before: float, after: float, level: str | None, said: str
+) -> None:
+    scale = units.scale_for([before, after])
+    assert values.difference(before, after, after - before, scale, level)[1].text == said
 
 
 def test_text_formats_join_both_sides() -> None:
