@@ -151,7 +151,9 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
         steps=steps,
         all_steps=sum(len(part.periods) for part in parts),
         phases=phases(parts, replayed),
-        coverage=Coverage(parts[0].coverage),
+        coverage=Coverage(
+            dict(sorted(parts[0].coverage.items()))
+        ),  # what is kept of a reduction has another order
         warnings=warnings_of([side]),
     )
 
