@@ -30,7 +30,6 @@ from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
     SURE,
-    SURELY,
     Judged,
     Judgement,
     joined,
@@ -64,7 +63,7 @@ from tracediff.model import (
     WaitFact,
     Where,
 )
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
