@@ -177,16 +177,6 @@ def test_every_unit_is_cut_by_itself():
     assert steps.ns[trimmed(steps, every, same, same)].tolist() == [3, 4, 11, 12]
 
 
-def test_the_mean_of_normal_steps_cut_so_varies_as_much_as_the_factor_says():
-    """Of 400 steps 200 are left: their mean varies 1.19 times as much as that of all (Tukey), and they themselves by 0.143 of all.
-
-    Taken for 200 independent steps, their mean would vary by 0.143 / 200; truly by 1.19 / 400: 4.2 times as much.
-    """
-    steps = np.sort(np.random.default_rng(6).normal(0, 1, (4_000, 400)), axis=1)[:, 100:300]
-    naive = steps.var(axis=1, ddof=1).mean() / 200
-    assert steps.mean(axis=1).var() / naive == pytest.approx(workload.TRIMMED_VARIANCE, rel=0.08)
-
-
 def test_only_eligible_steps_are_trimmed_and_kept():
     steps = steps_of([100, *range(10), 200], sides=(0,))
     eligible = np.ones(12, np.bool_)

@@ -26,6 +26,7 @@ from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
+from tracediff.stats.tests import PAIRS, PERMUTE
 
 LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
@@ -150,8 +151,8 @@ class Part:
         """The ways to deal the runs out; None where so few cannot show anything."""
         one, other = self.sample.runs
         if self.sample.paired:
-            return splits((one, other), pairs=True) if one >= _LEAST_PAIRS else None
-        return splits((one, other)) if min(one, other) >= _LEAST_DEALT else None
+            return splits((one, other), pairs=True) if one >= PAIRS else None
+        return splits((one, other)) if min(one, other) >= PERMUTE else None
 
     def permuted(self, found: Estimate, dealt: npt.NDArray[np.bool_]) -> Floats:
         """|t| of some sums of this part with the runs dealt out anew, (splits, sums)."""
@@ -223,10 +224,6 @@ class Measured:
 
 
 STEP = 0  # the cell of the whole step
-_LEAST_DEALT, _LEAST_PAIRS = (
-    4,
-    7,
-)  # runs a side, and pairs, from which a permutation can reach 3 % (2 of 70, 2 of 128)
 _RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
 _PHI = 1.4  # error of a mean over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out and blocks depend
 _NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)

@@ -2,6 +2,7 @@
 
 | related | because |
 | kernels of all phases | one is named after a kernel that the other holds too |
+| kernels and what the host did in a range | the kernels that came or went are those of that range alone: a library does its work otherwise |
 | a kernel that came or went alone | a block of the same phase replaces kernels of its kind |
 | waits for the GIL | one thread held it |
 | host work, launch calls and latency | another number of synchronising calls in their range exposes or hides them |
@@ -30,7 +31,6 @@ from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
     SURE,
-    SURELY,
     Judged,
     Judgement,
     joined,
@@ -64,7 +64,7 @@ from tracediff.model import (
     WaitFact,
     Where,
 )
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
@@ -75,9 +75,12 @@ _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added",
 _NAMING = ("kernel_fused", "kernel_split")
 
 
-def related(candidates: list[Candidate], launch: Launch, first: str) -> list[Candidate]:
+def related(
+    candidates: list[Candidate], launch: Launch, structure: Sequence[StructureRow], first: str
+) -> list[Candidate]:
     """One candidate for each cause, in order. `first`: the phase of the verdict."""
     candidates = of_related_kernels(candidates)
+    candidates = of_one_range(candidates, structure)
     candidates = with_synchronisation(candidates, launch)
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
@@ -110,7 +113,7 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     level = min((one.level for one in (main, *own)), key=LEVELS.index)
     if level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
         level = "likely"  # the time of all places together is beyond noise, though that of none of them is
-    unsure = sum(one.judged.delta for one in followers if not one.moved)
+    unsure = sum(one.judged.delta for one in followers if _doubtful(one))
     if level in ("exact", "confirmed") and abs(unsure) > 0.5 * abs(judged.delta):
         level = "likely"
     parts = [part for one in sorted((main, *own), key=order) for part in one.as_parts()]
@@ -127,6 +130,12 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         key=main.key or main.judged.place,
         follow=(*main.follow, *(one.judged.place for one in followers)),
     )
+
+
+def _doubtful(one: Candidate) -> bool:
+    """Whether what follows may not have moved; what is too small to be sure of is not held against a cause."""
+    large = abs(one.judged.delta) >= SURELY * one.judged.phase.step_ns
+    return not one.moved or (large and not one.sure)
 
 
 def _gather(
@@ -245,6 +254,51 @@ def _belongs(lone: Candidate, block: Candidate) -> bool:
         if (part.count_baseline, part.count_candidate)[side] == 0
     }
     return category((lone.where.kernel or "").split(" + ")[0]) in kinds
+
+
+def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """Where the kernels of one range came or went, and no others, they are one cause with what the host did there, called by the range.
+
+    A fused optimizer or attention is one, and so is what a program does more in it.
+    """
+    out = candidates
+    for phase in sorted({one.phase for one in candidates}):
+        rows = [row for row in structure if row.kind == "kernels" and row.phase == phase and row.range]
+        mine = [
+            one for one in out if (one.phase, one.judged.part) == (phase, "typical") and one.of_rank is None
+        ]
+        own = [one for one in mine if one.cause in _KERNEL_CAUSES and one.differs]
+        if len(rows) != 1 or rows[0].whole or not own:
+            continue
+        (row,) = rows
+        change = row.candidate - row.baseline
+        if abs(sum(map(_more, own)) - change) > _COUNTED:
+            continue
+        followers = [
+            one
+            for one in mine
+            if one.where.range == row.range
+            and one.moved
+            and "kernels" in CAUSES[one.cause].follows
+            and one.judged.delta * change > 0
+        ]
+        main = _naming(own)
+        named = replace(
+            main,
+            where=msgspec.structs.replace(main.where, range=row.range),
+            facts=main.with_facts(launched=CallFact("kernels", row.baseline, row.candidate)),
+            count=(row.baseline, row.candidate),
+        )
+        out = _gather(
+            [named if one is main else one for one in out],
+            named,
+            [one for one in own if one is not main],
+            followers,
+        )
+    return out
+
+
+_COUNTED = 0.5  # launches per step: so far may sums of counts be apart that are the same
 
 
 def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
@@ -532,7 +586,9 @@ def find(
         for one in judged.rows
         if not np.isnan(one.q) and (_material(one) or describe.differs(one))
     ]
-    causes = loading_code(related(beside_other_work(candidates, structure), launch, facts.phase), structure)
+    causes = loading_code(
+        related(beside_other_work(candidates, structure), launch, structure, facts.phase), structure
+    )
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)

@@ -24,6 +24,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
+from tracediff.stats.tests import PERMUTE
 from tracediff.stats.workload import (
     Bools,
     Steps,
@@ -379,7 +380,7 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         rest, start, eligible, judged = mine, np.zeros_like(mine), mine, False
     judged = judged and enough(eligible, np.zeros_like(mine))
     if frame.once:  # what occurs once in each run is its own start, and repeats from run to run
-        judged = min(frame.runs[:2]) >= _REPLICATES
+        judged = min(frame.runs[:2]) >= PERMUTE
     ranks = steps["rank"].to_numpy().astype(np.int64)
     unit = every.run * (int(ranks.max(initial=0)) + 1) + ranks
     options = _workloads(steps, mine)
@@ -429,9 +430,6 @@ def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[
     counts = frame.steps.select(pl.col("gen_reqs", "ctx_tokens").fill_null(0)).sum_horizontal().to_numpy()
     one, other = (float((typical * counts)[compared & (every.side == side)].sum()) for side in (0, 1))
     return (one, other) if one and other and one != other else None
-
-
-_REPLICATES = 4  # runs a side from which steps that occur once in each are judged
 
 
 def _once(steps: pl.DataFrame) -> bool:

@@ -15,13 +15,12 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
-from tracediff.stats.tests import benjamini_hochberg, trimmed_interval
+from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed_interval
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]
 _NORMAL = 1.96  # quantile of the normal distribution for 95 %: of many calls
 _LEAST_CALLS = 20  # a side needs as many for an interval of their mean
-_LEVEL = 0.05
 
 
 def host_time(sides: Sequence[Side]) -> HostTime | None:
@@ -163,7 +162,7 @@ def _levels(p: Sequence[float]) -> list[Evidence]:
     q = np.ones(len(values))
     if known.any():
         q[known] = benjamini_hochberg(values[known])
-    return ["likely" if one <= _LEVEL else "within_noise" for one in q.tolist()]
+    return ["likely" if one <= ALPHA else "within_noise" for one in q.tolist()]
 
 
 def _with(row: HostRow, **fields: Any) -> HostRow:

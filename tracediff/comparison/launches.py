@@ -4,10 +4,8 @@ A row of the kernel table is compared by the mean duration of its launches, what
 its launches. With one or two runs a side the scatter of the launches is added. Launches of one run follow one another and are not
 independent: more than `_INDEPENDENT` of them make the mean of a run no surer.
 
-| runs a side | a row is |
-| 3 or more | confirmed: q < .01, likely: q < .05, over all rows that are tested |
-| 1 or 2 | likely at best: q < .05 |
-Nothing below 1 % of the mean is more than noise.
+A row is sure as a place is (comparison/places.py): its false discovery rate over all rows that are tested is below 5 %, and the near
+end of its interval 1 % of the mean launch; likely so with up to three runs a side, confirmed with four.
 A row with too few launches to be tested, but as many in every run, is likely where a launch takes `_FACTOR` times as long, and not tested
 otherwise.
 """
@@ -25,14 +23,12 @@ from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
-from tracediff.model.causes import CAPTURE
+from tracediff.model.causes import CAPTURE, SURELY
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.tests import benjamini_hochberg
+from tracediff.stats.tests import ALPHA, PERMUTE, benjamini_hochberg
 
 _INDEPENDENT = 20
 _LEAST = 5  # launches of each run, below which a row is not tested
-_FEW, _STRICT, _ALPHA = 3, 0.01, 0.05
-_MATERIAL = 0.01
 # measured: the mean of one to four launches differed by 6 % and 88 ns at most, of 45 kernels in pairs of identical runs
 _FACTOR, _LONG_NS = 1.5, 10_000.0
 _SAME_WORK = 0.22  # log ratio: a kernel that one side launches that much more often than the others does another work there
@@ -114,7 +110,7 @@ def launch_changes(
         figures.append(of)
     q = benjamini_hochberg(np.array([float(of.p[0]) for of in figures]))
     for number, of, own in zip(tested, figures, q.tolist(), strict=True):
-        material = bool(abs(of.delta[0]) >= _MATERIAL * max(of.baseline[0], of.candidate[0]))
+        material = bool(of.near[0] >= SURELY * max(of.baseline[0], of.candidate[0]))
         level = _level(own, runs, material=material)
         found[number] = LaunchChange(**of.change(0), p_value=float(of.p[0]), q_value=own, level=level)
     return found
@@ -184,9 +180,9 @@ def _names(row: Match) -> tuple[str, ...]:
 
 
 def _level(q: float, runs: int, *, material: bool) -> Evidence:
-    if not material or q >= _ALPHA:
+    if not material or q >= ALPHA:
         return "within_noise"
-    return "confirmed" if runs >= _FEW and q < _STRICT else "likely"
+    return "confirmed" if runs >= PERMUTE else "likely"
 
 
 _ANOTHER = 0.05  # log ratio: a kernel whose launches differ by more did another amount of work

@@ -21,15 +21,12 @@ from tracediff.comparison.cells import IdleKey, Layout, Measured, Part, PartName
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
-from tracediff.stats.tests import benjamini_hochberg
+from tracediff.stats.tests import ALPHA, benjamini_hochberg
 
 MATERIAL = 0.001  # of a phase's step: less is no finding
-SURELY = 0.01  # of the step, the near end of an interval: smaller false ones were 26 of 193 null pairs
-ALPHA = 0.05
-PERMUTE = 4  # runs a side from which dealing them out anew can reach 3 %
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 

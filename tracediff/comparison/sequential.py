@@ -33,8 +33,8 @@ from tracediff.comparison.places import calls_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, steps_table, tagged
 from tracediff.model.causes import BUSY
+from tracediff.stats.tests import ALPHA as ALPHA
 
-ALPHA = 0.05
 METHOD = "always-valid confidence sequence of paired runs (t test, normal mixture)"
 _PRIOR = 4.0  # G: narrowest for 5 to 10 pairs (see the table in docs/capture.md)
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
-from tracediff.comparison.places import ALPHA, PERMUTE, Judged, Judgement
+from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (
     Change,
     Delta,
@@ -32,15 +32,13 @@ from tracediff.model import (
     Verdict,
     VerdictFacts,
 )
-from tracediff.model.causes import BUSY, CATEGORIES
+from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.stats.noise import NU, Estimate
-from tracediff.stats.tests import detectable, holm, runs_for
+from tracediff.stats.tests import ALPHA, PERMUTE, detectable, holm, runs_for
 
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
-CARRIES = 0.01  # of the step: sure causes of this size carry the verdict
-AGAINST = 0.75  # of them: so much another cause may have moved the other way without being noticed
-JOINT = 0.03  # of the ways to deal the runs out
+AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
 RARE_TIMES, RARE = (
     2.0,
     0.05,
@@ -86,7 +84,7 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
     delta, half = float(found.delta[STEP]), float(found.half[STEP])
     size = float(max(found.baseline[STEP], found.candidate[STEP]))
     if abs(delta) >= LEAST * size and p < ALPHA:
-        sure = min(one.runs) >= PERMUTE and joint <= JOINT and one.steps.judged
+        sure = min(one.runs) >= PERMUTE and joint <= ALPHA and one.steps.judged
         if delta > 0:
             return "regressed" if sure else "likely_regressed"
         return "improved" if sure else "likely_improved"
@@ -252,7 +250,7 @@ def gpu_change(measured: Measured) -> float | None:
         return None
     part = measured.phases[0].mean
     found = part.grouped([[measured.layout.categories[name] for name in BUSY]])
-    large = abs(float(found.delta[0])) >= CARRIES * float(
+    large = abs(float(found.delta[0])) >= SURELY * float(
         max(measured.whole.baseline[STEP], measured.whole.candidate[STEP])
     )
     return float(found.delta[0]) if large and found.p[0] < ALPHA else None
@@ -272,7 +270,7 @@ def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
     levels = ("exact", "confirmed") if sure else ("exact", "confirmed", "likely")
     rows = [one for one in _sure(judged, phase, levels) if one.clear]
     total = sum(one.delta for one in rows)
-    if abs(total) < CARRIES * phase.step_ns:
+    if abs(total) < SURELY * phase.step_ns:
         return None
     rest = [one for one in judged.rows if one.phase is phase and one.part == "typical" and one not in rows]
     against = [one for one in rest if (one.low if total > 0 else -one.high) <= -AGAINST * abs(total)]

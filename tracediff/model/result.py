@@ -236,6 +236,9 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     overlap: bool = (
         False  # an op whose own time hardly changed, only the part of it that runs beside no other work
     )
+    launched: CallFact | None = (
+        None  # kernels per step of the cause's range, where its kernels alone came or went
+    )
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0

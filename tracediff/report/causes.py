@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from tracediff.kernels.names import category
-from tracediff.model import Finding, FindingPart
+from tracediff.model import CallFact, Finding, FindingPart
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
 from tracediff.report.escape import shorten
@@ -131,6 +131,7 @@ _MATCHED = {
 }
 # An op whose own time is unchanged: it ran beside other work before, or does now.
 _OVERLAP = ("{kernel} no longer overlaps with other work", "{kernel} overlaps with other work now")
+_LAUNCHED = "{range} launches {before} -> {after} kernels per step"
 _ON_STREAMS = "{overlap} ({before} -> {after} streams per step)"
 _IN_SENTENCES = {
     "kernel_fused": "fused {kernels}",
@@ -151,6 +152,8 @@ def title(finding: Finding, unit: str = "step") -> str:
     """The title of a finding in a list, which shows its delta, thread and phase beside it."""
     if finding.cause == "batch_mix":
         return CAUSES["batch_mix"].title.format(shares=_shares(finding))
+    if finding.facts.launched:
+        return _launched(finding, finding.facts.launched)
     if ROWS[finding.cause].kind != "idle":
         return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
     rare = ", in rare steps" if finding.part == "tail" else ""
@@ -174,6 +177,11 @@ def _overlap(finding: Finding, kernel: str) -> str:
     )
 
 
+def _launched(finding: Finding, launched: CallFact) -> str:
+    before, after = _count(launched.baseline), _count(launched.candidate)
+    return _LAUNCHED.format(range=finding.where.range, before=before, after=after)
+
+
 def named(finding: Finding) -> str:
     """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
     facts, where = finding.facts, finding.where
@@ -181,6 +189,8 @@ def named(finding: Finding) -> str:
         return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
     if facts.graph_coverage:
         return _graphs(finding)
+    if facts.launched:
+        return _launched(finding, facts.launched)
     if facts.code_loads:
         load = facts.code_loads
         return f"loading code and host work around it ({load.api} {load.baseline:.0f} -> {load.candidate:.0f} per step)"

@@ -10,6 +10,12 @@ import numpy as np
 
 from tracediff.stats.noise import Floats
 
+ALPHA = 0.05  # of a test, of false discoveries, and of the ways to deal the runs out
+PERMUTE, PAIRS = (
+    4,
+    7,
+)  # runs a side, and pairs, from which dealing them out anew can reach that: 2 of 70 ways, 2 of 128
+
 
 def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
     """The change that such a standard error shows with the given power, from the noncentral t distribution."""

@@ -19,10 +19,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 TRIM = 0.25  # of the steps of a run, at either end: what acts in fewer steps is rare, not typical
-TRIMMED_VARIANCE = 4.2  # of the mean of all steps cut so, over that of the steps that are left; normal data
 SHARED = 0.3  # of each side's steps, and of their time, must be of classes that both sides have
 MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
-LEAST_FREEDOM = 10
+LEAST_FREEDOM = 10  # with fewer, which classes explain most is chance
 
 
 @dataclass(frozen=True)
