@@ -239,7 +239,8 @@ def compare(
                 rung_notes(rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
                 asked=bool(options.extra.get("host_only")),
-                with_speed=any(one.speed is not None for one in measured.phases),
+                # runs in turns on one machine need no speed
+                with_speed=options.in_turns or any(one.speed is not None for one in measured.phases),
             ),
             *layer_notes(sides),
             *off_path_notes(threads, ranges, measured.idle.threads(), findings),

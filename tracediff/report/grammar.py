@@ -149,6 +149,7 @@ PATTERNS: dict[str, str] = {
     "lead_benchmarks": "What the benchmark itself reported, from {baseline} and {candidate}, and how much of each change the step time explains.",
     "benchmark": "{figure}: {before} -> {after} ({change}).",
     "benchmark_explained": "{figure}: {before} -> {after} ({change}); the step time explains {share} of it.",
+    "benchmark_beyond": "{figure}: {before} -> {after} ({change}); the step time of the trace changed by more than that.",
     "answer_hidden": "Hidden behind other GPU work: {both} per {mean}; the times above are exposed.",
     "answer_exposed": "All of its time is exposed: no other GPU work runs beside it.",
     "answer_partly": "{count} of its rows hold other kernels too. The sentence counts the kernels of the name alone; the tables have the time of the whole row.",

@@ -43,7 +43,12 @@ def first(kpi: Kpi) -> str:
     }
     if row.explained is None:
         return say("benchmark", **slots)
+    if row.explained > _BEYOND:
+        return say("benchmark_beyond", **slots)
     return say("benchmark_explained", share=units.share(row.explained), **slots)
+
+
+_BEYOND = 1.15  # of the figure's change: the step changed by more
 
 
 def gist(kpi: Kpi) -> str:
