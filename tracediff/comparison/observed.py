@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.places import SURE
 from tracediff.comparison.verdict import in_order, rare
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
@@ -63,7 +64,12 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     sign = 1 if found.delta_ns > 0 else -1
     # the mean has first steps, too
     share = 1.0 if found.of == "typical" else 1 - phase.steps.start_share
-    sizes = [(share * _size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
+    worth = abs(found.delta_ns) >= _WORTH * phase.step_ns  # of less, only what is more than noise
+    sizes = [
+        (share * _size(one, found), one.rank)
+        for one in findings
+        if one.cause != "batch_mix" and (worth or one.level in SURE)
+    ]
     least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):

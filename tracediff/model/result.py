@@ -233,9 +233,8 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     host_only: bool = False  # no kernels were captured: the time is the host's, not idle time of a GPU
     copies: bool = False  # launch calls that copy
-    overlap: bool = (
-        False  # an op whose own time hardly changed, only the part of it that runs beside no other work
-    )
+    # part of an op's own time, which hardly changed, that lies behind other work, 0 to 1: that is what changed
+    overlap: Shares | None = None
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
