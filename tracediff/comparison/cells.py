@@ -29,7 +29,7 @@ from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estima
 
 LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
-_MOST_CALLS = 0.5  # of a side's calls: fewer are no measure of its host
+_MOST_CALLS = 0.25  # of a side's calls: fewer are no measure of its host
 _WAITS = (
     0.05  # of the step: with so much waiting for the GIL, calls of that thread are no measure of its host
 )
