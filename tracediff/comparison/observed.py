@@ -91,7 +91,7 @@ def _size(one: Finding, found: Observed) -> float:
 
 _FAR = 0.2  # of the typical step: what is longer by less does not stop
 _OF_FAR = 0.7  # of what such steps take more
-_OFTEN = 0.5  # of the steps: what more do is no stop
+_OFTEN = 0.35  # of the steps: what every second or third step does is no stop
 _LIKE = 3.0  # times as long as the other side's usual part of such steps
 _REGULAR = 0.8  # of the distances between stops are of one period
 _DISTANCES = 3  # fewer agree by chance
