@@ -582,7 +582,7 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if not np.isnan(one.q) and (_material(one) or describe.differs(one))
+        if (measured.frame.once or not np.isnan(one.q)) and (_material(one) or describe.differs(one))
     ]
     found = loading_code(related(beside_other_work(candidates, structure), launch, facts.phase), structure)
     causes = in_graphs(found, structure)

@@ -133,10 +133,10 @@ _MATCHED = {
 _OVERLAP = "{kernel} overlaps with other work for {before:.0f} -> {after:.0f} % of its time"
 _ON_STREAMS = "{overlap} ({before} -> {after} streams per step)"
 _IN_SENTENCES = {
-    "kernel_fused": "fused {kernels}, {before} -> {after} per step",
-    "kernel_split": "split {kernels}, {before} -> {after} per step",
-    "kernel_added": "more launches of {kernel}, {before} -> {after} per step",
-    "kernel_removed": "fewer launches of {kernel}, {before} -> {after} per step",
+    "kernel_fused": "fused {kernels}, {before} -> {after} launches",
+    "kernel_split": "split {kernels}, {before} -> {after} launches",
+    "kernel_added": "more launches of {kernel}, {before} -> {after}",
+    "kernel_removed": "fewer launches of {kernel}, {before} -> {after}",
     "kernel_time": "{change} {kernels}",
     "memcpy": "{new}{kernel}",
     "comm": "communication ({kernel})",
@@ -448,4 +448,4 @@ def at(place: str) -> str:
 
 
 def _count(value: float) -> str:
-    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value - round(value)) < 0.005 else f"{value:,.2f}"

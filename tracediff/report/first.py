@@ -203,8 +203,11 @@ def _limit(result: Result, observed: Observed) -> str:
         return say("share", share=units.share(share))
     if result.verdict_facts.host:
         return say("hidden", speed=_speed(result, observed))
-    if observed.ci_low_ns <= 0 <= observed.ci_high_ns and result.verdict not in words.MOVED:
-        return say("within")
+    if result.verdict not in words.MOVED:
+        if observed.ci_low_ns <= 0 <= observed.ci_high_ns:
+            return say("within")
+        if words.unit(result) == "capture":
+            return say("work")
     host = observed.host_speed_ns
     if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
         word = "slower" if host > 0 else "faster"

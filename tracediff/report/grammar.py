@@ -55,6 +55,7 @@ PATTERNS: dict[str, str] = {
     "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
     "share": "only {share} of the step time was compared",
     "within": "identical runs differ by as much",
+    "work": "but captures may hold other amounts of work",
     # Runs that are in no mean.
     "odd": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than that of the other runs.",
     "odd_host": "Run {run} of the {side} is left out: its typical {step} takes {size} {more}, its short CUDA calls {calls} than those of the others.",
