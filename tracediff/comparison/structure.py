@@ -236,7 +236,7 @@ def _rows_of(
 
     yield from _workload(frame, phase, seen, held)
     total = place.get(_Item("kernels"))
-    found = held.differs & _material(seen, held) if frame.once else held.differs
+    found = held.differs & _material(frame, seen, held) if frame.once else held.differs
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, seen.items[at])]
     whole: set[_Item] = {item for at in changed if not (item := seen.items[at]).thread}
     launched = [at for at in changed if seen.items[at].kind == "launched" and not seen.items[at].thread]
@@ -286,13 +286,16 @@ def _same_work(seen: _Seen, held: Held) -> bool:
     return bool(launches[shared & held.constant & ~held.differs].sum() >= EQUAL * launches[shared].sum())
 
 
-def _material(seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
+def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
+
+    Of rounds, what most of them have more or less of.
 
     All kernels together: where some kernel did.
     """
     change = np.abs(held.after - held.before)
     large = change >= (1 - HELD) * np.maximum(held.before, held.after)
+    large &= change >= (SHARED if frame.rounds else 0.0)
     kind = np.array([item.kind for item in seen.items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
     return np.asarray(
