@@ -117,13 +117,13 @@ def null_of(split: Split) -> Row:
         "sure": statements(result),
         "likely": statements(result, ("likely",), LIKELY),
         "verdict": result.verdict,
+        "counts": [f"{one.phase} {one.kind} {one.name}".rstrip() for one in result.structure],
         "phases": [
             {
                 "phase": one.phase,
                 "step": round(one.typical.baseline_ns),
-                "delta": round(one.typical.delta_ns),
-                "half": round((one.typical.ci_high_ns - one.typical.ci_low_ns) / 2),
-                "detectable": round(one.typical.detectable_ns or 0),
+                "low": round(one.typical.ci_low_ns),
+                "high": round(one.typical.ci_high_ns),
             }
             for one in result.phases
             if one.typical is not None and one.judged
@@ -183,23 +183,15 @@ def summary(known: dict[str, Row]) -> list[str]:
         f"{len(nulls)} splits of {len(known)} programs: {_share(nulls)} have any sure statement. Of the {len(able)} with {CAN} runs per side"
         f" or more, {_share(able)}.",
         "",
-        "| runs per side | splits | any sure | any likely | interval covers | half of it | smallest detectable |",
-        "|-|-|-|-|-|-|-|",
+        "| runs per side | splits | any sure | likely verdict | likely cause | a count | interval covers | half of it |",
+        "|-|-|-|-|-|-|-|-|",
     ]
     by_size: dict[tuple[int, ...], list[Row]] = {}
     for one in nulls:
         by_size.setdefault(tuple(sorted(len(side) for side in one["split"])), []).append(one)
     for size, rows in sorted(by_size.items(), reverse=True):
-        first = [one["phases"][0] for one in rows]
-        covered = sum(abs(one["delta"]) <= one["half"] for one in first)
-        cells = [
-            " and ".join(map(str, dict.fromkeys(size))),
-            str(len(rows)),
-            _count(rows, "sure"),
-            _count(rows, "likely"),
-        ]
-        cells += [f"{covered} of {len(first)}"]
-        cells += [_percent([one[key] / one["step"] for one in first]) for key in ("half", "detectable")]
+        first = [one["phases"][0] for one in rows if one["phases"]]
+        cells = [" and ".join(map(str, dict.fromkeys(size))), str(len(rows)), *_said(rows), *_covers(first)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -207,29 +199,18 @@ def summary(known: dict[str, Row]) -> list[str]:
 def tables(known: dict[str, Row]) -> list[str]:
     """Every program by itself, in Markdown."""
     lines = [
-        "| program | runs | sides | splits | any sure | any likely | phase | 95 % interval covers | half of it | smallest detectable |",
-        "|-|-|-|-|-|-|-|-|-|-|",
+        "| program | runs | sides | splits | any sure | likely verdict | likely cause | a count | phase | 95 % interval covers | half of it |",
+        "|-|-|-|-|-|-|-|-|-|-|-|",
     ]
     for name, row in known.items():
         by_size: dict[str, list[Row]] = {}
         for one in row["nulls"]:
             by_size.setdefault("v".join(str(len(side)) for side in one["split"]), []).append(one)
         for size, rows in by_size.items():
-            head = [
-                name,
-                str(row["runs"]),
-                size,
-                str(len(rows)),
-                _count(rows, "sure"),
-                _count(rows, "likely"),
-            ]
+            head = [name, str(row["runs"]), size, str(len(rows)), *_said(rows)]
             for phase in dict.fromkeys(found["phase"] for one in rows for found in one["phases"]):
                 mine = [found for one in rows for found in one["phases"] if found["phase"] == phase]
-                covered = sum(abs(one["delta"]) <= one["half"] for one in mine)
-                widths = [one["half"] / one["step"] for one in mine]
-                least = [one["detectable"] / one["step"] for one in mine]
-                cells = [phase, f"{covered} of {len(mine)}", _percent(widths), _percent(least)]
-                lines.append(f"| {' | '.join(head + cells)} |")
+                lines.append(f"| {' | '.join([*head, phase, *_covers(mine)])} |")
                 head = [""] * len(head)
     lines += ["", *_false(known), ""]
     lines += [
@@ -288,12 +269,24 @@ def _share(rows: list[Row]) -> str:
     return f"{some} ({some / max(len(rows), 1):.1%})".replace("%", " %")
 
 
-def _count(rows: list[Row], key: str) -> str:
-    return str(sum(bool(one[key]) for one in rows))
+def _said(rows: list[Row]) -> list[str]:
+    """In how many splits anything is sure, the verdict likely, a cause likely, and a count a fact."""
+    found = [
+        [bool(one["sure"]) for one in rows],
+        [one["verdict"] in LIKELY for one in rows],
+        [any(text.startswith("likely ") for text in one["likely"]) for one in rows],
+        [bool(one["counts"]) for one in rows],
+    ]
+    return [str(sum(some)) for some in found]
 
 
-def _percent(values: list[float]) -> str:
-    return f"{statistics.mean(values):.1%}".replace("%", " %")
+def _covers(phases: list[Row]) -> list[str]:
+    """In how many the interval of the typical step holds 0, and the median of half its width in parts of the step."""
+    if not phases:
+        return ["", ""]
+    covered = sum(one["low"] <= 0 <= one["high"] for one in phases)
+    half = statistics.median((one["high"] - one["low"]) / 2 / one["step"] for one in phases)
+    return [f"{covered} of {len(phases)}", f"{half:.1%}".replace("%", " %")]
 
 
 def fill(page: Path, begin: str, end: str, lines: list[str]) -> None:

@@ -81,7 +81,7 @@ def measured(
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
-    A step lasts as long as its cells take. speed: False for runs in turns on one machine, None where it is not known. blocks: of each
+    A step lasts as long as its cells take; the host waits while kernels run. speed: False for runs in turns on one machine, None where it is not known. blocks: of each
     kernel row.
     """
     for runs in sides:
@@ -107,8 +107,9 @@ def measured(
     values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
     values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
+    values.append(of(len(kinds), spent[:, idle : idle + kernels].sum(axis=1)))
     if speed:
-        values.append(Values(every, np.full(len(every), len(kinds)), spent[:, idle + kernels]))
+        values.append(Values(every, np.full(len(every), len(kinds) + 1), spent[:, idle + kernels]))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},
@@ -117,9 +118,10 @@ def measured(
         list(range(FIRST + idle, FIRST + idle + kernels)),
         pl.DataFrame(),
     )
-    summed = CellSums.of(values, len(kinds) + bool(speed))
+    summed = CellSums.of(values, len(kinds) + 1 + bool(speed))
+    loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
-    found = [cells._phase_cells(frame, summed, layout, one, hosts) for one in frame.phases]
+    found = [cells._phase_cells(frame, summed, layout, one, hosts, loose) for one in frame.phases]
     whole = cells._mean(
         "mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts
     )

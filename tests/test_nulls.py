@@ -109,25 +109,34 @@ def test_few_runs_need_not_be_sure():
 
 def test_splits_that_can_be_sure_are_counted_apart():
     """Of two splits one has three runs a side, and says something; its interval does not hold 0, the other's does."""
-    phase = {"phase": "step", "step": 1000, "delta": 30, "half": 20, "detectable": 40}
-    sure = {"split": [[0, 1, 2], [3, 4, 5]], "sure": ["step regressed: +30"], "likely": [], "phases": [phase]}
+    phase = {"phase": "step", "step": 1000, "low": 10, "high": 50}
+    sure = {
+        "split": [[0, 1, 2], [3, 4, 5]],
+        "sure": ["step regressed: +30"],
+        "verdict": "regressed",
+        "likely": [],
+        "counts": ["step kernels"],
+        "phases": [phase],
+    }
     few = {
         "split": [[0], [1]],
         "sure": [],
-        "likely": ["x"],
-        "phases": [{**phase, "half": 60, "detectable": 80}],
+        "verdict": "likely_regressed",
+        "likely": ["whole likely_regressed", "likely gc step typical x"],
+        "counts": [],
+        "phases": [{**phase, "low": -40, "high": 80}],
     }
     known = {"some": {"runs": 6, "nulls": [sure, few], "power": []}}
     lines = nulls.summary(known)
     assert "2 splits of 1 programs: 1 (50.0 %) have any sure statement" in lines[0]
     assert "Of the 1 with 3 runs per side or more, 1 (100.0 %)" in lines[0]
     assert lines[-2:] == [
-        "| 3 | 1 | 1 | 0 | 0 of 1 | 2.0 % | 4.0 % |",
-        "| 1 | 1 | 0 | 1 | 1 of 1 | 6.0 % | 8.0 % |",
+        "| 3 | 1 | 1 | 0 | 0 | 1 | 0 of 1 | 2.0 % |",
+        "| 1 | 1 | 0 | 1 | 1 | 0 | 1 of 1 | 6.0 % |",
     ]
     lines = nulls.tables(known)
-    assert "| some | 6 | 3v3 | 1 | 1 | 0 | step | 0 of 1 | 2.0 % | 4.0 % |" in lines
-    assert "| some | 6 | 1v1 | 1 | 0 | 1 | step | 1 of 1 | 6.0 % | 8.0 % |" in lines
+    assert "| some | 6 | 3v3 | 1 | 1 | 0 | 0 | 1 | step | 0 of 1 | 2.0 % |" in lines
+    assert "| some | 6 | 1v1 | 1 | 0 | 1 | 1 | 0 | step | 1 of 1 | 6.0 % |" in lines
     assert "| some | step regressed | 1 |" in lines
 
 

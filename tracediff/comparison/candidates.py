@@ -17,7 +17,7 @@ from tracediff.comparison.places import SURE, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
-from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Where
+from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
 from tracediff.model.causes import CAUSES
 
 _OWN = 0.5  # of the change of what an op shows: with less change of its own time, its overlap with other work changed
@@ -268,8 +268,9 @@ class Describe:
             float(values[row, 1] - values[row, 0])
             for values in (kernels.walls, kernels.walls - kernels.hidden)
         )
+        behind = kernels.hidden[row] / np.maximum(kernels.walls[row], 1.0)
         facts = FindingFacts(
-            overlap=not changed and abs(own) < _OWN * abs(exposed),
+            overlap=Shares(*behind.tolist()) if not changed and abs(own) < _OWN * abs(exposed) else None,
             match=match.match,
             confidence=match.confidence,
             baseline_mean_ns=means[0],

@@ -30,6 +30,7 @@ from tracediff.stats.tests import PAIRS, PERMUTE
 
 LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
+_MOST_CALLS = 0.25  # of a side's calls: fewer are no measure of its host
 _WAITS = (
     0.05  # of the step: with so much waiting for the GIL, calls of that thread are no measure of its host
 )
@@ -50,7 +51,11 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     )  # fmt: skip
     one, other = pl.col("side0"), pl.col("side1")
     alike = often.filter((one > 0) & (other > 0) & (one < _OFTEN * other) & (other < _OFTEN * one))
-    if len(alike) < LEAST_FUNCTIONS:
+    held = alike.select("side0", "side1").sum().row(0)
+    total = often.select("side0", "side1").sum().row(0)
+    if len(alike) < LEAST_FUNCTIONS or any(
+        (one or 0.0) < _MOST_CALLS * (all_of or 0.0) for one, all_of in zip(held, total, strict=True)
+    ):
         return None
     table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")
     mean = (pl.col("log_ns") * pl.col("count")).sum() / pl.col("count").sum()
@@ -226,6 +231,8 @@ class Measured:
 STEP = 0  # the cell of the whole step
 _RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
 _PHI = 1.4  # error of a mean over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out and blocks depend
+_LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
+_BEHIND = 0.02  # of a copy's time: with more of it behind other work, what is seen of it depends on when it was launched
 _NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)
 
 
@@ -250,14 +257,41 @@ def measure(
     speed = None if in_turns else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
-        values.append(_known_speed(frame, speed, cells))
-    table = CellSums.of(values, cells + (speed is not None))
+        values.append(_known_speed(frame, speed, cells + 1))
+    values.append(_waits(every, frame, idle, cells))
+    table = CellSums.of(values, cells + 1 + (speed is not None))
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
-    found = [_phase_cells(frame, table, layout, one, hosts) for one in frame.phases]
+    loose = _loose(kernels)
+    found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
     whole = _mean("mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts)
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
     )  # fmt: skip
+
+
+def _waits(sides: Sequence[Side], frame: Frame, idle: IdleRows, cell: int) -> Values:
+    """The time that launching threads of each step spend in calls that wait for the GPU, copies among them."""
+    calls = stacked(sides, "apis").filter(
+        (pl.col("kind") == "sync") | pl.col("api").str.contains("Memcpy"),
+        pl.col("thread").is_in(idle.threads()),
+    )
+    step, ns = frame.index.rows(calls), calls["ns"].to_numpy()
+    return Values(step, np.full(len(step), cell), ns)
+
+
+def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
+    """Of each side, the host's time in which it did not wait for the GPU, by what is seen of it while the GPU is idle."""
+    cells = len(layout.kinds)
+    seen = means[:, [cell for name, cell in layout.categories.items() if CAUSES[name].host]].sum(axis=1)
+    busy = means[:, STEP] - means[:, cells]
+    one, other = np.clip(busy / np.maximum(seen, 1.0), 1.0, _LEVER).tolist()
+    return one, other
+
+
+def _loose(kernels: KernelCells) -> npt.NDArray[np.bool_]:
+    """Copies that lie in part behind other work, (sides, rows): what is seen of these differs from run to run as waits do."""
+    copies = np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)
+    return np.asarray((kernels.hidden > _BEHIND * kernels.walls).T & copies)
 
 
 def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
@@ -272,35 +306,45 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """The steps of a phase under its three weightings; start: None where it has none. seen: see `_seen`."""
+    """The steps of a phase under its three weightings; start: None where it has none. seen: see `_seen`; usual: see `_usual`."""
 
     phase: PhaseSteps
     typical: Sums
     rest: Sums
     start: Sums | None
     seen: tuple[Floats, Floats]
+    usual: Floats
 
 
 def _phase_cells(
-    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, hosts: Hosts
+    frame: Frame,
+    table: CellSums,
+    layout: Layout,
+    phase: PhaseSteps,
+    hosts: Hosts,
+    loose: npt.NDArray[np.bool_],
 ) -> tuple[PhaseCells, _Weighted]:
     """The estimates of a phase, and the sums that they are made of."""
     cells = len(layout.kinds)
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
     start = frame.sums(table, phase.start, phase.klass * 0, variance=False) if phase.start_share else None
-    weighted = _Weighted(phase, typical, rest, start, _seen(frame, table, phase))
+    host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
+    lever = _lever(layout, typical.means[:2])
+    usual = _usual(layout, loose, few=not phase.judged)
+    usual = np.where(host, np.minimum(usual * np.array(lever)[:, None], WAIT), usual)
+    weighted = _Weighted(phase, typical, rest, start, _seen(frame, table, phase), usual)
     gil = layout.categories["gil_wait"]
     if hosts == "measured" and (typical.means[:2, gil] > _WAITS * typical.means[:2, STEP]).any():
         hosts = "unknown"
-    speed = (typical.values[0][:, cells], typical.values[1][:, cells]) if hosts == "measured" else None
-    usual = _usual(layout, few=not phase.judged)
-    host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
+    speed = (
+        (typical.values[0][:, cells + 1], typical.values[1][:, cells + 1]) if hosts == "measured" else None
+    )
     variance = [_PHI**2 * one[:cells] for one in typical.variance]
     sample = Sample(
         _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
     )  # fmt: skip
-    noise = Noise(usual * np.abs(typical.means[:2, :cells]), host)
+    noise = Noise(usual * np.abs(typical.means[:2, :cells]), host, lever)
     tail_values = [
         one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
     ]
@@ -326,11 +370,15 @@ def _phase_cells(
     return found, weighted
 
 
-def _usual(layout: Layout, *, few: bool) -> Floats:
-    """The usual scatter of each cell, as a part of it. `few`: so few steps that they do not tell how far they are apart."""
-    usual = np.array([HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds])
+def _usual(layout: Layout, loose: npt.NDArray[np.bool_], *, few: bool) -> Floats:
+    """The usual scatter of each cell of both sides, as a part of it, (2, cells).
+
+    `few`: so few steps that they do not tell how far they are apart.
+    """
+    usual = np.array([[HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds]] * 2)
+    usual[:, layout.kernels] = np.where(loose, WAIT, usual[:, layout.kernels])
     for cell, part in layout.pageable.items():
-        usual[cell] += part * (WAIT - usual[cell])
+        usual[:, cell] += part * np.maximum(WAIT - usual[:, cell], 0.0)
     return np.where(usual == GPU, CAPTURE, WAIT) if few else usual
 
 
@@ -370,11 +418,11 @@ def _mean(
 ) -> Part:
     """The mean over all steps of some phases, weighted by their shares, first uses of kernels among them."""
     cells, runs = len(layout.kinds), frame.runs
-    values = [np.zeros((many, cells + 1)) for many in runs]
+    values = [np.zeros((many, cells + 2)) for many in runs]
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
-    unseen = np.zeros((2, cells))
+    unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
     for share, one in phases:
-        start_share, usual = one.phase.start_share, _usual(layout, few=not one.phase.judged)
+        start_share, usual = one.phase.start_share, one.usual
         parts = [(1 - start_share, one.rest)]
         if one.start is not None:
             parts.append((start_share, one.start))
@@ -384,6 +432,7 @@ def _mean(
                 filled = np.repeat(sums.means[side][None], runs[side], axis=0)
                 filled[sums.runs[side]] = own
                 values[side][:, : filled.shape[1]] += share * part * filled
+        means += share * one.rest.means[:2, : cells + 1]
         ordinary = share * (1 - start_share)
         tail = (one.rest.means - one.typical.means)[:2, :cells]
         scatter += (ordinary * usual * one.typical.means[:2, :cells]) ** 2 + (ordinary * WAIT * tail) ** 2
@@ -393,14 +442,15 @@ def _mean(
             variance[side] += (ordinary * _PHI) ** 2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
-    speed = (kept[0][:, cells], kept[1][:, cells]) if hosts == "measured" else None
+    speed = (kept[0][:, cells + 1], kept[1][:, cells + 1]) if hosts == "measured" else None
     root = np.sqrt(unseen)
     sample = Sample(
         (kept[0][:, :cells], kept[1][:, :cells]), speed, (variance[0], variance[1]), (root[0], root[1]), kept[2][:, :cells] if len(runs) > 2 else None,
         hosts=hosts,
     )  # fmt: skip
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
-    return Part.of(name, _paired(frame, sample), Noise(np.sqrt(scatter), host), layout)
+    noise = Noise(np.sqrt(scatter), host, _lever(layout, means))
+    return Part.of(name, _paired(frame, sample), noise, layout)
 
 
 def _paired(frame: Frame, sample: Sample) -> Sample:

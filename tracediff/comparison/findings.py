@@ -45,6 +45,7 @@ from tracediff.model import (
     Finding,
     FindingEvidence,
     FindingFacts,
+    FindingPart,
     Held,
     HostWorkRow,
     Launch,
@@ -68,7 +69,7 @@ from tracediff.model.causes import CAUSES, SURELY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
-_LAUNCH_NS = 20_000  # an eager launch costs the host 5 to 20 us
+_LAUNCH_NS = 25_000  # an eager launch costs the host 5 to 21 us, the Python before it included
 _IN_GRAPH_NS = 1_000  # what each node adds to the launch of its graph
 _NODE_NS = 5_000  # between two nodes of a graph
 _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
@@ -85,7 +86,7 @@ def related(
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
-    found = merged(candidates, first)
+    found = map(_counted, merged(candidates, first))
     # what may be noise in another phase than that of the verdict explains nothing
     return sorted(found, key=lambda one: (not one.sure and one.judged.phase.steps.phase != first, order(one)))
 
@@ -233,6 +234,44 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
             group += more
         groups.append(group)
     return groups
+
+
+def _counted(one: Candidate) -> Candidate:
+    """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
+    rows = [
+        part for part in one.parts if not part.follows and part.count_baseline != part.count_candidate
+    ]
+    if one.cause not in _KERNEL_CAUSES or one.facts.match == "replaced" or len(rows) < 2:
+        return one
+    before, after = (
+        sum(counts)
+        for counts in (
+            [part.count_baseline or 0.0 for part in rows],
+            [part.count_candidate or 0.0 for part in rows],
+        )
+    )
+    if one.cause not in _NAMING:
+        return replace(one, count=(before, after)) if before and after else one
+    more = after - before if one.cause == "kernel_split" else before - after
+    if more > 0:
+        return replace(one, count=(before, after))
+    if not more:
+        facts = msgspec.structs.replace(one.facts, match="replaced")
+        return replace(one, cause="kernel_time", facts=facts, count=None)
+    counted = (after - before) * one.judged.delta > 0
+
+    def gain(part: FindingPart) -> float:
+        launches = (part.count_candidate or 0.0) - (part.count_baseline or 0.0)
+        return launches * (after - before) if counted else part.delta_ns * one.judged.delta
+
+    most = max(rows, key=lambda part: (gain(part), part.where.kernel or ""))
+    return replace(
+        one,
+        cause="kernel_time" if not counted else "kernel_added" if after > before else "kernel_removed",
+        facts=msgspec.structs.replace(one.facts, match=""),
+        where=msgspec.structs.replace(one.where, kernel=most.where.kernel),
+        count=(before, after),
+    )
 
 
 def _same_change(one: Candidate, other: Candidate) -> bool:
@@ -528,6 +567,21 @@ def beside_other_work(candidates: list[Candidate], structure: Sequence[Structure
     ]
 
 
+def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """What CUDA graphs launch in each step of the phase, where that is a fact; else it is the part in the mean of all steps."""
+    parts = {
+        row.phase: Shares(row.baseline / row.baseline_of, row.candidate / row.candidate_of)
+        for row in structure
+        if row.kind == "graph_kernels" and row.baseline_of and row.candidate_of
+    }
+    return [
+        replace(one, facts=one.with_facts(graph_coverage=parts[one.phase]))
+        if one.facts.graph_coverage and one.phase in parts
+        else one
+        for one in candidates
+    ]
+
+
 # Phases.
 
 
@@ -584,11 +638,10 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if not np.isnan(one.q) and (_material(one) or describe.differs(one))
+        if (measured.frame.once or not np.isnan(one.q)) and (_material(one) or describe.differs(one))
     ]
-    causes = loading_code(
-        related(beside_other_work(candidates, structure), launch, structure, facts.phase), structure
-    )
+    found = related(beside_other_work(candidates, structure), launch, structure, facts.phase)
+    causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
     findings = with_system(explain_collectives(findings, ranks), system)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.places import SURE
 from tracediff.comparison.verdict import in_order, rare
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
@@ -63,7 +64,12 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     sign = 1 if found.delta_ns > 0 else -1
     # the mean has first steps, too
     share = 1.0 if found.of == "typical" else 1 - phase.steps.start_share
-    sizes = [(share * _size(one, found), one.rank) for one in findings if one.cause != "batch_mix"]
+    worth = abs(found.delta_ns) >= _WORTH * phase.step_ns  # of less, only what is more than noise
+    sizes = [
+        (share * _size(one, found), one.rank)
+        for one in findings
+        if one.cause != "batch_mix" and (worth or one.level in SURE)
+    ]
     least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):
@@ -85,7 +91,7 @@ def _size(one: Finding, found: Observed) -> float:
 
 _FAR = 0.2  # of the typical step: what is longer by less does not stop
 _OF_FAR = 0.7  # of what such steps take more
-_OFTEN = 0.5  # of the steps: what more do is no stop
+_OFTEN = 0.35  # of the steps: what every second or third step does is no stop
 _LIKE = 3.0  # times as long as the other side's usual part of such steps
 _REGULAR = 0.8  # of the distances between stops are of one period
 _DISTANCES = 3  # fewer agree by chance

@@ -30,11 +30,12 @@ from tracediff.stats.counts import fisher_exact
 
 RARE = 0.01
 EQUAL = 0.8
+_DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "kernels", "synchronisations", "code_loads", "collections", "copies",
-    "graph_instantiations", "allocations", "dtype", "kernel", "grid", "ranges", "streams", "calls",
+    "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "synchronisations", "code_loads", "collections", "copies",
+    "graph_instantiations", "allocations", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
 
@@ -82,13 +83,14 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
     A count that varies within a side follows the load, and is in no row. Of captures that are one step each, those of one side must agree,
-    and most kernels must be launched as often on both sides; of what little may depend on requests or chance there is no row.
+    and most kernels must be launched as often on both sides, or in each round; of what little may depend on requests or chance there is no
+    row.
     """
     seen = _seen(sides, frame)
     rows = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, seen.table, len(seen.items))
-        if facts is not None and (not frame.once or _same_work(seen, facts)):
+        if facts is not None and (not frame.once or frame.rounds or _same_work(seen, facts)):
             rows += sorted(_rows_of(sides, frame, phase.phase, seen, facts), key=_rank)
     return rows
 
@@ -126,6 +128,9 @@ def _seen(sides: Sequence[Side], frame: Frame) -> _Seen:
         .group_by("step", "item")
         .agg(pl.col("count", "bytes").sum())
     )
+    if frame.rounds:  # of a whole capture, what a round of it has
+        units = pl.Series(frame.units).gather(table["step"])
+        table = table.with_columns((pl.col("count", "bytes") / units).round(_DIGITS))
     return _Seen(list(number), table)
 
 
@@ -231,7 +236,7 @@ def _rows_of(
 
     yield from _workload(frame, phase, seen, held)
     total = place.get(_Item("kernels"))
-    found = held.differs & _material(seen, held) if frame.once else held.differs
+    found = held.differs & _material(frame, seen, held) if frame.once else held.differs
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, seen.items[at])]
     whole: set[_Item] = {item for at in changed if not (item := seen.items[at]).thread}
     launched = [at for at in changed if seen.items[at].kind == "launched" and not seen.items[at].thread]
@@ -266,7 +271,7 @@ def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, obje
     return StructureRow(
         kind=kind,  # type: ignore[arg-type]
         phase=phase,
-        per="capture" if frame.once else "step",
+        per="round" if frame.rounds else "capture" if frame.once else "step",
         baseline_steps=held.steps[0],
         candidate_steps=held.steps[1],
         workloads=held.workloads,
@@ -281,13 +286,16 @@ def _same_work(seen: _Seen, held: Held) -> bool:
     return bool(launches[shared & held.constant & ~held.differs].sum() >= EQUAL * launches[shared].sum())
 
 
-def _material(seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
+def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
+
+    Of rounds, what most of them have more or less of.
 
     All kernels together: where some kernel did.
     """
     change = np.abs(held.after - held.before)
     large = change >= (1 - HELD) * np.maximum(held.before, held.after)
+    large &= change >= (SHARED if frame.rounds else 0.0)
     kind = np.array([item.kind for item in seen.items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
     return np.asarray(

@@ -10,7 +10,7 @@ Kernels are taken together by their normalised names, because libraries choose v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ HOLDS = 0.5  # of the time of the shared kernels is in anchors, or there is no w
 ALIKE = 0.2  # log ratio of the launches per step: within it, steps of two rules are the same thing
 _START = 0.005  # of the anchors' time: what is launched more rarely than the program repeats
 _LEAST = 2  # rounds of each side
+_SOME = 10  # steps of each side: fewer are as many by chance
 
 Launched = dict[str, tuple[float, float]]  # normalised name -> launches, and their ns
 _normalise = lru_cache(1 << 16)(names.normalise)
@@ -72,6 +73,12 @@ def launched(parts: Iterable[Reduction]) -> Launched:
                 own = found.setdefault(_normalise(name_of[key]), [0.0, 0.0])
                 own[0], own[1] = own[0] + count, own[1] + ns
     return {name: (count / steps, ns / steps) for name, (count, ns) in found.items() if count}
+
+
+def as_many(baseline: Sequence[Reduction], candidate: Sequence[Reduction]) -> bool:
+    """Whether every export of both sides holds as many steps of a rank; one more or less is cut off at its ends."""
+    found = [len(part.periods) / max(part.periods["rank"].n_unique(), 1) for part in (*baseline, *candidate)]
+    return bool(found) and min(found) >= _SOME and max(found) - min(found) <= 1
 
 
 def shared(baseline: Launched, candidate: Launched) -> Shared | None:

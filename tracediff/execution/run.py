@@ -390,19 +390,19 @@ def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[s
     of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
     whole = [job for job, rule in zip(jobs, rules, strict=True) if rule.rule == WHOLE]
     if not whole:
-        if len({rule.rule for rule in rules}) == 1 and _work_alike(of_sides) is not False:
+        if len({rule.rule for rule in rules}) == 1 and _steps_alike(of_sides) is not False:
             return ""
         labelled = [job for job, rule in zip(jobs, rules, strict=True) if not rule.inferred]
         why: Why = "labels_missing" if len(labelled) < len(jobs) else "other_rules"
         before = [(job, job.reading, job.reduction) for job in jobs]
         if labelled and _again(labelled, reading, progress, infer=True):
             of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
-            if all(part.step_rule.inferred for side in of_sides for part in side) and _work_alike(of_sides):
+            if all(part.step_rule.inferred for side in of_sides for part in side) and _steps_alike(of_sides):
                 return why
         for job, how, reduction in before:
             job.reading, job.reduction = how, reduction
         of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
-        if _work_alike(of_sides):
+        if _steps_alike(of_sides):
             return why
     rest = [job for job in jobs if job not in whole]
     if not rest or not _again(rest, reading, progress, whole_capture=True):
@@ -418,10 +418,12 @@ def _reduction(job: _Job) -> Reduction:
     return job.reduction
 
 
-def _work_alike(sides: Sequence[Sequence[Reduction]]) -> bool | None:
-    """Whether steps of both sides hold the same work; None where that cannot be told."""
-    from tracediff.execution.ladder import launched, shared
+def _steps_alike(sides: Sequence[Sequence[Reduction]]) -> bool | None:
+    """Whether steps of both sides are the same thing: as many of them, or the same work in each; None where that cannot be told."""
+    from tracediff.execution.ladder import as_many, launched, shared
 
+    if len(sides) > 1 and as_many(*sides):
+        return True
     found = shared(*map(launched, sides)) if len(sides) > 1 else None
     return found.alike if found is not None and found.holds else None
 

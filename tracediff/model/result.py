@@ -233,9 +233,8 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     host_only: bool = False  # no kernels were captured: the time is the host's, not idle time of a GPU
     copies: bool = False  # launch calls that copy
-    overlap: bool = (
-        False  # an op whose own time hardly changed, only the part of it that runs beside no other work
-    )
+    # part of an op's own time, which hardly changed, that lies behind other work, 0 to 1: that is what changed
+    overlap: Shares | None = None
     launched: CallFact | None = (
         None  # kernels per step of the cause's range, where its kernels alone came or went
     )

@@ -50,7 +50,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     streams               streams with work
     calls                 calls of `name`, any other CUDA function
 
-    per: step, or capture where each capture is one step. certain: ten steps a side or more hold it. thread: the only role that does it, ''
+    per: step, or capture where each capture is one step, or round of the work that both repeat. certain: ten steps a side or more hold it. thread: the only role that does it, ''
     where several do. whole: of `kernels`, all kernels are launched in `range`. rate: the counts are means, and steps with any of it
     are more on one side (`baseline_any` and `candidate_any` of the steps, `p_value` of Fisher's exact test). workloads: the count holds
     in each of so many workloads by the labels, and is shown for that with the most steps; 1: all steps are of one.
@@ -70,7 +70,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     candidate_bytes: float | None = None
     baseline_values: list[str] = []
     candidate_values: list[str] = []
-    per: Literal["step", "capture"] = "step"
+    per: Literal["step", "capture", "round"] = "step"
     certain: bool
     whole: bool = False
     rate: bool = False

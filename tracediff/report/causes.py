@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from tracediff.kernels.names import category
-from tracediff.model import CallFact, Finding, FindingPart
+from tracediff.model import CallFact, Finding, FindingPart, Shares
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
 from tracediff.report.escape import shorten
@@ -130,14 +130,14 @@ _MATCHED = {
     ("kernel_time", "replaced"): "kernels replaced: {kernel}",
 }
 # An op whose own time is unchanged: it ran beside other work before, or does now.
-_OVERLAP = ("{kernel} no longer overlaps with other work", "{kernel} overlaps with other work now")
+_OVERLAP = "{kernel} overlaps with other work for {before:.0f} -> {after:.0f} % of its time"
 _LAUNCHED = "{range} launches {before} -> {after} kernels per step"
 _ON_STREAMS = "{overlap} ({before} -> {after} streams per step)"
 _IN_SENTENCES = {
-    "kernel_fused": "fused {kernels}",
-    "kernel_split": "split {kernels}",
-    "kernel_added": "more launches of {kernel}",
-    "kernel_removed": "fewer launches of {kernel}",
+    "kernel_fused": "fused {kernels}, {before} -> {after} launches",
+    "kernel_split": "split {kernels}, {before} -> {after} launches",
+    "kernel_added": "more launches of {kernel}, {before} -> {after}",
+    "kernel_removed": "fewer launches of {kernel}, {before} -> {after}",
     "kernel_time": "{change} {kernels}",
     "memcpy": "{new}{kernel}",
     "comm": "communication ({kernel})",
@@ -169,7 +169,8 @@ def title(finding: Finding, unit: str = "step") -> str:
 
 
 def _overlap(finding: Finding, kernel: str) -> str:
-    said, streams = _OVERLAP[finding.delta_ns < 0].format(kernel=kernel), finding.facts.streams
+    behind, streams = finding.facts.overlap or Shares(0.0, 0.0), finding.facts.streams
+    said = _OVERLAP.format(kernel=kernel, before=100 * behind.baseline, after=100 * behind.candidate)
     if streams is None:
         return said
     return _ON_STREAMS.format(
@@ -212,7 +213,11 @@ def named(finding: Finding) -> str:
         return f"{'the new' if facts.match == 'added' else 'the removed'} kernel {kernel}"
     text = _IN_SENTENCES.get(finding.cause, "{kernel}")
     slower = "slower" if finding.delta_ns > 0 else "faster"
+    counts = (finding.evidence.count_baseline, finding.evidence.count_candidate)
+    before, after = (_count(one or 0.0) for one in counts)
     return text.format(
+        before=before,
+        after=after,
         kernel=kernel,
         kernels="GEMMs"
         if kernel == "GEMM"
@@ -301,9 +306,7 @@ def idle_title(one: IdleCause, *, host_only: bool) -> str:
         one.cause, one.range, one.thread, one.holder_thread, one.holder_range, one.api, copies=one.copies,
         host_only=host_only,
     )  # fmt: skip
-    return (
-        f"{text}, on {_the_thread(one.thread)}" if one.thread and one.cause in ("gc", "host_work") else text
-    )
+    return f"{text}, on {the_thread(one.thread)}" if one.thread and one.cause in ("gc", "host_work") else text
 
 
 def idle_named(one: IdleCause) -> str:
@@ -384,12 +387,12 @@ def _idle(
     if cause == "host_work" and place.startswith(OUTSIDE):
         return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     copying = "memset calls" if "Memset" in api else "copying calls"
-    if short and place:
+    if short and place and cause != "host_api":
         api = ""
     text = CAUSES[cause].title.format(
         idle="" if host_only else "GPU idle: ",
         synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
-        thread=_the_thread(thread) if thread else "the host",
+        thread=the_thread(thread) if thread else "the host",
         place=at(place),
         holder=_holder(holder, holder_place),
         waits="for a stream, event or peer"
@@ -419,7 +422,7 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
 
 def _holder(thread: str, place: str) -> str:
     at = f" in {place}" if place and not place.startswith(OUTSIDE) else ""
-    return (_the_thread(thread) if thread else "a thread that was not recorded") + at
+    return (the_thread(thread) if thread else "a thread that was not recorded") + at
 
 
 def _between(place: str) -> str:
@@ -438,7 +441,7 @@ def _kernels(text: str) -> str:
     return " -> ".join(sides)
 
 
-def _the_thread(role: str) -> str:
+def the_thread(role: str) -> str:
     """`the executor thread`; a role that says so itself is no thread twice."""
     if role == "thread without ranges":
         return "an unnamed thread"
@@ -455,4 +458,4 @@ def at(place: str) -> str:
 
 
 def _count(value: float) -> str:
-    return f"{value:.0f}" if abs(value - round(value)) < 0.005 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value - round(value)) < 0.005 else f"{value:,.2f}"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from tracediff.kernels.names import short
 from tracediff.model import Check, Finding, Headline, Phase, Result
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
-from tracediff.report.causes import brief, named, run_name
+from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
 
 _FEW = 4  # runs a side that confirm something
 _PART = 0.5  # of a side's step time: with less compared, that limits belief most
 _MOST_RUNS = 20  # a side that one would record for an answer
+_OF_IT = 2.0  # times the change: what is larger is no part of it
 _HOST = 0.05  # of the change: a smaller part is not worth a doubt
 
 
@@ -71,9 +73,17 @@ def advice(result: Result) -> str:
     parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
     for one in parts:
         found = _finding(result, one)
+        if found is not None and found.cause == "host_work" and (every := _untraced(result)):
+            return say("next_regular", every=_ordinal(every), step=step_of(result, result.observed.phase))
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return say("next", advice=found.next.rstrip("."))
     return ""
+
+
+def _untraced(result: Result) -> int:
+    """The period of the candidate's stops, where no collection was traced that they could be; else 0."""
+    stops, traced = result.observed.stops, result.coverage.candidate.get("gc") == "captured"
+    return stops.every if stops is not None and stops.side == "candidate" and not traced else 0
 
 
 def lead(result: Result) -> Phase | None:
@@ -150,12 +160,16 @@ def why(result: Result) -> str:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
     prose = _unit(observed)
-    for one in observed.parts:
-        if (finding := _finding(result, one)) is not None:
-            rank = finding.where.rank
-            alone = rank is not None and finding.facts.late_rank is None
-            slots = {"change": prose.signed(one.delta_ns), "cause": named(finding), "rank": f"{rank}"}
-            said.append(say("part_rank" if alone else "part", **slots))
+    parts = [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
+    names = Counter(named(finding) for _, finding in parts)
+    for one, finding in parts:
+        rank, cause = finding.where.rank, named(finding)
+        if rank is not None and finding.facts.late_rank is None:
+            cause = say("on_rank", cause=cause, rank=f"{rank}")
+        elif names[cause] > 1:
+            cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread or ""))
+        pattern = "part" if abs(one.share) <= _OF_IT else "beside"
+        said.append(say(pattern, change=prose.signed(one.delta_ns), cause=cause))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
     return f"{'; '.join(said)}." if said else ""
@@ -189,8 +203,11 @@ def _limit(result: Result, observed: Observed) -> str:
         return say("share", share=units.share(share))
     if result.verdict_facts.host:
         return say("hidden", speed=_speed(result, observed))
-    if observed.ci_low_ns <= 0 <= observed.ci_high_ns and result.verdict not in words.MOVED:
-        return say("within")
+    if result.verdict not in words.MOVED:
+        if observed.ci_low_ns <= 0 <= observed.ci_high_ns:
+            return say("within")
+        if words.unit(result) == "capture":
+            return say("work")
     host = observed.host_speed_ns
     if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
         word = "slower" if host > 0 else "faster"

@@ -25,7 +25,9 @@ PATTERNS: dict[str, str] = {
     "failed": "{name}: {baseline} against {candidate}.",
     # Why: its parts.
     "part": "{change} of it: {cause}",
-    "part_rank": "{change} of it: {cause} on rank {rank}",
+    "beside": "{change}: {cause}",
+    "on_rank": "{cause} on rank {rank}",
+    "on_thread": "{cause} on {thread}",
     "load": "The steps did other work: {before} -> {after} requests and tokens per {step}",
     "none": "No single cause holds a tenth of it",
     # By count.
@@ -53,11 +55,13 @@ PATTERNS: dict[str, str] = {
     "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
     "share": "only {share} of the step time was compared",
     "within": "identical runs differ by as much",
+    "work": "but captures may hold other amounts of work",
     # Runs that are in no mean.
     "odd": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than that of the other runs.",
     "odd_host": "Run {run} of the {side} is left out: its typical {step} takes {size} {more}, its short CUDA calls {calls} than those of the others.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
+    "next_regular": "Next: find what runs in every {every} {step}: a garbage collection that was not traced looks like this.",
     "record": "Next: record {runs} runs a side in turns (tracediff capture -n {runs}).",
     # Beside tables: how layers are known.
     "layers_known": "{attributed} of the {side}'s GPU time is in a known layer: {ways}.",

@@ -12,14 +12,9 @@ _MOST = 3  # in the first sentences
 _MAIN = 0.5  # of the change of all kernels: a range that holds more of it is named in their place
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
-# These follow from others that are said: kernels of one name from kernels in all, launches of graphs from the kernels in them.
-_FOLLOWS = {
-    "graph_launches": "graph_kernels",
-    "kernel": "kernels",
-    "grid": "workload",
-    "ranges": "kernels",
-    "calls": "synchronisations",
-}
+# These follow from others that are said: launches of graphs from the kernels in them.
+_FOLLOWS = {"graph_launches": "graph_kernels", "kernel": "workload", "grid": "workload", "ranges": "kernels"}
+_MEMSET = "[memset]"
 
 
 def brief_of(result: Result) -> list[str]:
@@ -35,6 +30,8 @@ def brief_of(result: Result) -> list[str]:
             break
         if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
             continue
+        if said and (one.kind == "calls" or one.name == _MEMSET):
+            continue  # what they are about, the others say
         seen.add(one.kind)
         said.append(sentence(one))
     return said

@@ -75,10 +75,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Noise:
-    """What runs of one program usually differ by. scatter: standard deviation of a run of each side, ns, (2, cells); host: (cells,)."""
+    """What runs of one program usually differ by. scatter: standard deviation of a run of each side, ns, (2, cells); host: (cells,).
+
+    lever: of the host's code on each side, how many times what was seen of it moves with the host's speed, (2,): code that ran while the
+    GPU was busy comes to light where the host is slower.
+    """
 
     scatter: Floats
     host: Bools
+    lever: tuple[float, float] = (1.0, 1.0)
 
 
 class Groups(NamedTuple):
@@ -199,7 +204,9 @@ class _Host(NamedTuple):
 
 def _host(sample: Sample, noise: Noise) -> _Host:
     """Only the time that both sides have may move with the host."""
-    one, other = (values.mean(axis=0) for values in sample.values)
+    one, other = (
+        lever * values.mean(axis=0) for lever, values in zip(noise.lever, sample.values, strict=True)
+    )
     if sample.speed is None:
         common = np.maximum(np.minimum(one, other), 0.0)
         unsure = Z0 if sample.hosts == "unknown" else 0.0
@@ -221,14 +228,14 @@ def _slope(sample: Sample, noise: Noise) -> tuple[Floats, Floats]:
     assert sample.speed is not None
     precision = np.zeros(len(noise.host))
     weighed = np.zeros(len(noise.host))
-    for values, speed, variance in zip(
-        sample.values, sample.speed, _run_variance(sample, noise), strict=True
+    for values, speed, variance, lever in zip(
+        sample.values, sample.speed, _run_variance(sample, noise), noise.lever, strict=True
     ):
         mean, z = values.mean(axis=0), speed - speed.mean()
         known = noise.host & (mean > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.where(known, mean**2 / variance, 0.0)
-            moved = np.where(known, (z[:, None] * (values / mean - 1)).sum(axis=0), 0.0)
+            weight = np.where(known, (lever * mean) ** 2 / variance, 0.0)
+            moved = np.where(known, (z[:, None] * (values / mean - 1)).sum(axis=0) / lever, 0.0)
         precision = precision + weight * float((z**2).sum())
         weighed = weighed + weight * moved
     precision, weighed = precision + 1 / TAU**2, weighed + BETA / TAU**2  # last: exchanged sides add up alike
