@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Ints, count_by, grouped, picked, picked_at
+from tracediff.accounting.intervals import Index, Ints, count_by, grouped, picked, picked_at
 from tracediff.accounting.walk import Names
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
@@ -83,7 +83,7 @@ def _rows(table: pl.DataFrame, **words: str) -> pl.DataFrame:
     return table.with_columns(*texts, *sizes).select(*_ROWS).cast(_ROWS)  # type: ignore[arg-type]
 
 
-def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, pl.DataFrame]:
+def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Index, pl.DataFrame]:
     """Of each launch where it was made, as a row of the second: name (of the range, '' outside any), thread."""
     launches = timeline.launches
     role, place = np.zeros(len(launches.start), np.int64), np.zeros(len(launches.start), np.int64)

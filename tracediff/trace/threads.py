@@ -197,8 +197,10 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
     """
     db = capture.db
     seen: dict[int, set[str]] = {}
-    for tid, label in db.execute("SELECT DISTINCT tid, label FROM range ORDER BY tid, label").fetchall():
-        seen.setdefault(int(tid), set()).add(places.of_label(int(label)))
+    rows = db.execute("SELECT DISTINCT tid, label FROM range ORDER BY tid").fetchnumpy()
+    tids, first = np.unique(rows["tid"], return_index=True)
+    for tid, labels in zip(tids.tolist(), np.split(rows["label"], first[1:]), strict=False):
+        seen[tid] = {places.name(place) for place in distinct(places.ids(labels))}
     executors = {int(row[0]) for row in db.execute("SELECT DISTINCT tid FROM step").fetchall()}
     workers = {tid >> 24 & 0xFFFFFF for tid in launchers}
     threads = {}
