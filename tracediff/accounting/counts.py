@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Ints, picked
+from tracediff.accounting.intervals import Index, Ints, count_by, grouped, picked, picked_at
 from tracediff.accounting.walk import Names
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
@@ -83,7 +83,7 @@ def _rows(table: pl.DataFrame, **words: str) -> pl.DataFrame:
     return table.with_columns(*texts, *sizes).select(*_ROWS).cast(_ROWS)  # type: ignore[arg-type]
 
 
-def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, pl.DataFrame]:
+def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Index, pl.DataFrame]:
     """Of each launch where it was made, as a row of the second: name (of the range, '' outside any), thread."""
     launches = timeline.launches
     role, place = np.zeros(len(launches.start), np.int64), np.zeros(len(launches.start), np.int64)
@@ -92,11 +92,11 @@ def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, 
         place[mine] = names.places(tid, labels[mine], launches.start[mine])
         role[launches.tid == tid] = names.role(tid)
     words = names.tables()
-    pairs, spot = np.unique(np.stack([role, place]), axis=1, return_inverse=True)
-    return spot.reshape(-1), pl.DataFrame(
+    found, spot = picked_at(role, place)
+    return spot, pl.DataFrame(
         {
-            "name": pl.Series(words["place_name"], dtype=pl.String).gather(pairs[1]),
-            "thread": pl.Series(words["role_name"], dtype=pl.String).gather(pairs[0]),
+            "name": pl.Series(words["place_name"], dtype=pl.String).gather(place[found]),
+            "thread": pl.Series(words["role_name"], dtype=pl.String).gather(role[found]),
         }
     )
 
@@ -104,9 +104,8 @@ def _launched_at(timeline: Timeline, labels: Ints, names: Names) -> tuple[Ints, 
 def _launched(period: Any, place: Ints, kernel: Any, first_period: int, spots: pl.DataFrame) -> pl.DataFrame:
     """Kernels by the place of their launch; those without one are in no row."""
     kernel = kernel & (place > 0)
-    code, count = np.unique(
-        period[kernel].astype(np.int64) * (len(spots) + 1) + place[kernel], return_counts=True
-    )
+    code, position = grouped(period[kernel].astype(np.int64) * (len(spots) + 1) + place[kernel])
+    count = count_by(position, len(code))
     where = spots[code % (len(spots) + 1) - 1]
     table = where.with_columns(
         period=pl.Series(code // (len(spots) + 1) + first_period), count=pl.Series(count)
@@ -115,8 +114,8 @@ def _launched(period: Any, place: Ints, kernel: Any, first_period: int, spots: p
 
 
 def _streams(period: Any, stream: Any, first_period: int) -> pl.DataFrame:
-    pairs = np.unique(np.stack([period.astype(np.int64), stream.astype(np.int64)]), axis=1)
-    of, count = np.unique(pairs[0], return_counts=True)
+    found, _ = picked_at(period, stream - np.int64(stream.min(initial=0)))
+    of, count = np.unique(period[found], return_counts=True)
     return _rows(pl.DataFrame({"period": of + first_period, "count": count}), kind="streams")
 
 

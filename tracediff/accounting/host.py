@@ -37,8 +37,9 @@ def host_tables(
     db = capture.db
     windows.make_tables(db, threads)
     labels = db.execute("SELECT label FROM range_text ORDER BY label").fetchnumpy()["label"]
-    texts = np.array([places.of_label(label) for label in labels.tolist()], object)
-    create_table(db, "place_of_label", {"label": labels, "place": texts})
+    create_table(db, "place_of_label", {"label": labels, "id": places.ids(labels)})
+    texts = np.array(places.names, object)
+    create_table(db, "place_name", {"id": np.arange(len(texts)), "place": texts})
     calls = timeline.calls
     tids = np.repeat(list(calls.of_thread), [mine.stop - mine.start for mine in calls.of_thread.values()])
     known = slice(len(calls.start) - len(tids), None)  # calls of unknown threads come first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -313,9 +313,9 @@ def step_strip(
     width = _width(*(one.group_by("run").len()["len"].to_list() for one in of_sides))
     columns = [
         [
-            _column(chunk, known, shown)
+            column
             for run in one.partition_by("run", maintain_order=True)
-            for chunk in run.iter_slices(width)
+            for column in _columns(run, width, known, shown)
         ]
         for one in of_sides
     ]
@@ -343,18 +343,26 @@ def _width(*sides: list[int]) -> int:
     return width
 
 
-def _column(steps: pl.DataFrame, categories: list[str], shown: dict[Place, int]) -> StripColumn:
-    ns: Ints = steps["ns"].to_numpy()
-    longest: dict[str, Any] = steps.row(int(np.argmax(ns)), named=True)
-    return StripColumn(
-        run=longest["run"],
-        start_ns=int(steps["start_ns"][0]),
-        end_ns=int(steps["start_ns"][-1] + ns[-1]),
-        steps=len(steps),
-        number=longest["number"],
-        phase=longest["phase"],
-        ns=longest["ns"],
-        parts=[int(longest[name]) for name in categories],
-        median_ns=int(np.sort(ns)[(len(ns) - 1) // 2]),
-        timeline=next((shown[one] for one in steps.select(STEP).iter_rows() if one in shown), None),
-    )
+def _columns(
+    steps: pl.DataFrame, width: int, categories: list[str], shown: dict[Place, int]
+) -> Iterator[StripColumn]:
+    """The columns of the steps of a run, of `width` steps each."""
+    ns, start = (steps[name].to_numpy() for name in ("ns", "start_ns"))
+    places = steps.select(STEP).rows()
+    firsts = range(0, len(steps), width)
+    longest = [first + int(np.argmax(ns[first : first + width])) for first in firsts]
+    for first, row in zip(firsts, steps[longest].iter_rows(named=True), strict=True):
+        mine = slice(first, first + width)
+        length: Ints = ns[mine]
+        yield StripColumn(
+            run=row["run"],
+            start_ns=int(start[first]),
+            end_ns=int(start[mine][-1] + length[-1]),
+            steps=len(length),
+            number=row["number"],
+            phase=row["phase"],
+            ns=row["ns"],
+            parts=[int(row[name]) for name in categories],
+            median_ns=int(np.sort(length)[(len(length) - 1) // 2]),
+            timeline=next((shown[one] for one in places[mine] if one in shown), None),
+        )

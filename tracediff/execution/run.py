@@ -282,10 +282,8 @@ def _reduce_file(
                     only=reading.only,
                 )
             )
-        except BaseException:
+        finally:
             capture.close()
-            raise
-        capture.release()
     return _without_domains(reduction) if reading.two_profilers else reduction
 
 

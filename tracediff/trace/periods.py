@@ -322,7 +322,9 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
         mine = {name: values[low:high] for name, values in ops.items()}
         process, device = int(mine["pid"][0]), int(mine["device"][0])
         start, end, launch, graph = mine["start_ns"], mine["end_ns"], mine["launch"], mine["node"] >= 0
-        for tid in distinct(launches.tid[launch[launch >= 0]]):
+        owning = np.zeros(len(launches.tid) + 1, np.bool_)
+        owning[launch] = True  # -1, none, is the last one
+        for tid in distinct(launches.tid[owning[:-1]]):
             launchers.setdefault(tid, set()).add(device)
         if whole_capture:
             bounds, step = np.array([start[0], end.max()], np.int64), np.zeros(1, np.int32)

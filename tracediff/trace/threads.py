@@ -33,7 +33,9 @@ class Places:
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         rows = db.execute("SELECT label, text FROM range_text ORDER BY label").fetchall()
-        found = db.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'step_text'").fetchone()
+        found = db.execute(
+            "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name = 'step_text'"
+        ).fetchone()
         known = db.execute("SELECT label FROM step_text").fetchall() if found and found[0] else []
         steps = {label for (label,) in known}
         names: dict[str, int] = {}
@@ -195,8 +197,10 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
     """
     db = capture.db
     seen: dict[int, set[str]] = {}
-    for tid, label in db.execute("SELECT DISTINCT tid, label FROM range ORDER BY tid, label").fetchall():
-        seen.setdefault(int(tid), set()).add(places.of_label(int(label)))
+    rows = db.execute("SELECT DISTINCT tid, label FROM range ORDER BY tid").fetchnumpy()
+    tids, first = np.unique(rows["tid"], return_index=True)
+    for tid, labels in zip(tids.tolist(), np.split(rows["label"], first[1:]), strict=False):
+        seen[tid] = {places.name(place) for place in distinct(places.ids(labels))}
     executors = {int(row[0]) for row in db.execute("SELECT DISTINCT tid FROM step").fetchall()}
     workers = {tid >> 24 & 0xFFFFFF for tid in launchers}
     threads = {}

@@ -10,6 +10,7 @@ CREATE OR REPLACE TABLE range_of_step AS
 SELECT r.period::BIGINT AS period, r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count,
        sum(r.end_ns - r.start_ns)::BIGINT AS ns, sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares
 FROM in_step('range') AS r
-JOIN place_of_label AS p USING (label)
+JOIN place_of_label USING (label)
+JOIN place_name AS p USING (id)
 LEFT JOIN nvtx_domain AS d ON d.pid = r.pid AND d.domain = r.domain
 GROUP BY ALL;
