@@ -15,7 +15,6 @@ from tracediff.model import Result
 from tracediff.report import (
     beside,
     blocks,
-    figures,
     first,
     names,
     palette,
@@ -31,10 +30,9 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.drawing import HALF, HALF_NARROW
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.markdown import render_markdown
-from tracediff.report.pictures import divergence
+from tracediff.report.pictures import divergence, runs
 
 _LONGEST_NAME = 600
 
@@ -47,8 +45,7 @@ def render_html(result: Result) -> str:
     kernels = rows.kernels_by_phase(result)
     return environment.get_template("report.html.j2").render(
         r=result,
-        # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
-        svg=Markup("".join(waterfall.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
+        svg=pictures.of_fall(figure),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         first_lines=first.lines(result),
@@ -140,7 +137,7 @@ def helpers() -> dict[str, Any]:
         "names": names,
         "palette": palette,
         "phase_table": phase_table,
-        "figures": figures,
+        "runs": runs,
         "cut": rows.cut,
         "scale_of": _scale_of,
         "unit": units.symbol,

@@ -16,8 +16,8 @@ from tracediff.model import Crop, CropSide, Finding, Result, Stratum, Timeline, 
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units
-from tracediff.report.drawing import nice_ticks, tick
 from tracediff.report.escape import shorten
+from tracediff.report.pictures.style import tick
 from tracediff.steps.sample import merge
 
 WIDTH = 8_000  # of the drawing; a pixel of a page is some eight of them
@@ -233,6 +233,17 @@ def _ticks(anchor: int, length: int, wanted: int, last: float) -> list[tuple[flo
         mark for mark in nice_ticks(-anchor, length - anchor, wanted) if 0 <= mark + anchor <= last * length
     ]
     return [(round(100 * (mark + anchor) / length, 3), tick(mark, scale)) for mark in marks]
+
+
+def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Choose round values between the ends, about as many as wanted."""
+    if high <= low:
+        return [low]
+    raw = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def _groups(rows: Iterable[Row]) -> list[str]:
