@@ -8,7 +8,7 @@ import pytest
 import tracediff.model as m
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
-from tracediff.report import figures, palette, units, waterfall
+from tracediff.report import palette, units, waterfall
 
 RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
 
@@ -125,13 +125,6 @@ def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
 def test_colours_are_distinct_in_both_themes() -> None:
     categories = palette.BY_KEY.values()
     assert len({c.light for c in categories}) == len({c.dark for c in categories}) == len(CATEGORIES)
-
-
-def test_stacks_fill_the_step() -> None:
-    result = sample.full()
-    base, cand = figures.stacks(result)
-    assert cand.segments[-1].start + cand.segments[-1].width == pytest.approx(1.0)
-    assert base.total_ns == pytest.approx(result.step.baseline_ns)
 
 
 def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:

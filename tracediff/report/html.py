@@ -16,6 +16,7 @@ from tracediff.report import (
     beside,
     blocks,
     first,
+    lanes,
     names,
     palette,
     phase_table,
@@ -24,7 +25,6 @@ from tracediff.report import (
     rows,
     sections,
     templates,
-    timelines,
     units,
     waterfall,
     words,
@@ -52,7 +52,8 @@ def render_html(result: Result) -> str:
         phases=sections.phases(result, phase_table.short(phase_table.lines(result))),
         comment=render_markdown(result),
         insights=phrases.remarks(result),
-        timelines=timelines.build(result),
+        timelines=lanes.drawn(result),
+        lanes=Markup(lanes.data(result)),  # JSON, of which no letter begins a tag
         pictures=pictures.for_page(result),
         divergence=divergence,
         kernels=kernels,
@@ -61,7 +62,7 @@ def render_html(result: Result) -> str:
         sections=sections.sections(result),
         alone=False,
         **beside.context(result),
-        **own_files(["timelines.js"], beside.styles(result)),
+        **own_files(["lanes.js"], beside.styles(result)),
         **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
     )
 
@@ -152,7 +153,4 @@ def helpers() -> dict[str, Any]:
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,
         "workloads": workloads,
-        "timeline_words": timelines.WORDS,
-        "crop": timelines.crop,
-        "KINDS": {*timelines.WORDS, *palette.BY_KEY},
     }

@@ -265,6 +265,7 @@ _STYLES = {
     "fill", "fill-opacity", "opacity", "stroke", "stroke-dasharray", "stroke-linecap", "stroke-opacity", "stroke-width", "text-anchor"
 }  # fmt: skip
 
+_POINTED = ' fill="transparent"'  # nothing to see, and yet there for a pointer
 _POINT = re.compile(r"([MLz])\s*(-?[\d.]+)?\s*(-?[\d.]+)?")
 
 
@@ -282,7 +283,7 @@ def _elements(root: ElementTree.Element, *, alone: bool) -> Iterator[str]:
                 target, _, title = one.get(_LINK, "").partition(" ")
                 label = f"<title>{escape(title)}</title>"
                 (area,) = one
-                looks = _style(area, alone=alone).replace("fill:none", "fill:transparent")
+                looks = _style(area, alone=alone).replace(' style="fill:none"', _POINTED)
                 shape = f'<path d="{_compact(area.get("d", ""))}"{looks}>{label}</path>'
                 if target and not alone:
                     shape = f'<a href="{escape(target)}" aria-label="{escape(title)}">{shape}</a>'
@@ -315,9 +316,12 @@ def _style(one: ElementTree.Element, *, alone: bool) -> str:
 
 def _compact(path: str) -> str:
     """A path with one decimal; what goes straight across, up or down says so."""
-    out, last = [], ("", "")
+    out: list[str] = []
+    last, start = ("", ""), ("", "")
     for code, *numbers in _POINT.findall(path):
         if code == "z":
+            if last == start:  # it closes by itself
+                out.pop()
             out.append("z")
             continue
         x, y = place = tuple(f"{float(one):.1f}".removesuffix(".0") for one in numbers)
@@ -326,6 +330,7 @@ def _compact(path: str) -> str:
         elif last != place:
             out.append(f"V{y}" if last[0] == x else f"H{x}")
         last = x, y
+        start = last if code == "M" else start
     return "".join(out)
 
 
