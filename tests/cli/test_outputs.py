@@ -33,6 +33,7 @@ FORMATS = {
 WORDS = [word for pair in FORMATS.items() for word in pair]
 WRITTEN = {*FORMATS.values()} - {"tables"} | {
     "incident-waterfall.svg",
+    "incident-waterfall.png",
     *(f"tables/{name}" for name in file_names(Result)),
 }
 

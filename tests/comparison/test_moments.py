@@ -18,7 +18,6 @@ from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
 from tracediff.query.tables import Tables
-from tracediff.report import timelines
 
 
 def answers(path: Path, *questions: str) -> list[pl.DataFrame]:
@@ -160,8 +159,6 @@ def test_crops_are_of_the_first_causes_beyond_noise_and_aligned(pair: str) -> No
             ]
             if edges:
                 assert crop.anchor_ns in [edge for one in edges for edge in one]
-        picture = timelines.crop(result, finding)
-        assert picture is not None and 0 <= picture.anchor <= 100
 
 
 def test_the_moment_is_the_piece_at_which_half_of_the_time_lies_in_longer_ones() -> None:

@@ -267,10 +267,12 @@ def test_the_report_is_linked() -> None:
 
 def test_causes_and_pictures_are_linked_where_the_page_is_known() -> None:
     page = "https://ci.example/runs/7/report.html"
-    text = render_markdown(sample.full(), link=page, pictures=["drawn/step-strip.svg"])
+    text = render_markdown(sample.full(), link=page, pictures=["drawn/waterfall.png", "drawn/step-strip.png"])
     causes = [f"{page}#finding-{rank}" for rank in (1, 2, 3)]
-    assert links(text) == [page, "https://ci.example/runs/7/drawn/step-strip.svg", *causes]
+    files = [f"https://ci.example/runs/7/drawn/{name}.png" for name in ("waterfall", "step-strip")]
+    assert links(text) == [page, *files, *causes]
     assert "[step strip](" in text
+    assert f"\n\n![waterfall]({files[0]})\n" in text and "![step" not in text
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:

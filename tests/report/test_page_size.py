@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 import pytest
 
 from fixtures.builders import wide
@@ -15,7 +12,6 @@ from tracediff.companions.model import decode
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
-from tracediff.report import timelines
 from tracediff.report.html import render_html
 
 
@@ -38,26 +34,6 @@ def test_a_pair_with_ten_thousand_ops_a_step_fits_into_a_page(tmp_path) -> None:
 @pytest.mark.parametrize("pair", ["graph, gc", "eager, graph", "two ranks"])
 def test_pages_of_real_captures_fit(pair) -> None:
     assert len(render_html(result_of(pair)).encode()) < 1_500_000
-
-
-def test_crops_are_small_pictures_that_need_no_script() -> None:
-    page = render_html(result_of("eager, graph"))
-    crops = re.findall(r'<figure class="crop">.*?</figure>', page, re.DOTALL)
-    assert crops and all(len(one.encode()) < 15_000 for one in crops)
-    assert all('class="mark"' in one and '<path class="p' in one for one in crops)
-
-
-def test_no_stroke_goes_beyond_the_end_of_its_step() -> None:
-    for pair in ("graph, gc", "eager, graph"):
-        for figure in timelines.build(result_of(pair)):
-            for side in figure.sides:
-                ends = [
-                    int(start) + int(length)
-                    for row in side.rows
-                    for paint in row.paint
-                    for start, length in re.findall(r"M(\d+) 0h(\d+)", paint.path)
-                ]
-                assert max(ends) <= math.ceil(timelines.WIDTH * side.end / 100)
 
 
 def test_the_result_read_back_from_json_gives_the_same_page() -> None:

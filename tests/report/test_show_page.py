@@ -10,7 +10,7 @@ from tests.comparing import show
 from tests.comparison.test_show import shown
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
-from tests.report.test_page import column
+from tests.report.test_page import column, lanes_of, point_at
 from tracediff.report.show import render_show_html
 
 
@@ -38,7 +38,7 @@ def files(tmp_path_factory):
     return file
 
 
-# axe looks at every event of every timeline: each page once
+# axe takes its time: each page once
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width", "scheme"), [("runs", 1280, "light"), ("ranks", 390, "dark"), ("hostile", 390, "light")]
@@ -83,14 +83,16 @@ def test_rows_add_up_as_they_are_shown(browser, files) -> None:
 def test_pointing_at_work_and_opening_its_kernel(browser, files) -> None:
     one = Watched(browser, files("runs"))
     figure = one.page.locator("#timeline-0")
-    event = figure.locator("rect[data-m]").nth(40)
-    event.hover()
-    words = figure.locator("[data-read]").inner_text()
-    assert words.startswith("step stream ") and "matched" not in words
-    assert figure.locator("rect.like").count() > 1 and figure.locator("path.link").count() == 0
-    event.click()
+    length, lanes = lanes_of(one.page)
+    event = max((event for event in lanes[0] if event["row"] >= 0), key=lambda event: event["length"])
+    point_at(one.page, event, length)
+    words = figure.locator(".tl-read").inner_text()
+    assert words.startswith("step stream ") and event["text"] in words and "matched" not in words
+    assert figure.get_by_role("button", name="Align").count() == 0
+    one.page.mouse.down()
+    one.page.mouse.up()
     one.page.keyboard.press("Enter")
-    row = one.page.locator(f"#kernel-{event.get_attribute('data-m')}")
+    row = one.page.locator(f"#kernel-{event['row']}")
     assert row.locator("details").first.get_attribute("open") is not None
     assert "grid" in row.inner_text()
     one.page.keyboard.press("j")

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
-import xml.etree.ElementTree as ElementTree
 
 import msgspec
 import pytest
@@ -10,8 +8,7 @@ import pytest
 import tracediff.model as m
 from tests.report import sample
 from tracediff.model import CATEGORIES, Result
-from tracediff.report import figures, palette, units, waterfall
-from tracediff.report.drawing import HALF, Line, axis_of, log_ticks
+from tracediff.report import palette, units, waterfall
 
 RESULTS = {"full": sample.full(), "minimal": sample.minimal(), "one_sided": sample.one_sided()}
 
@@ -98,7 +95,7 @@ def test_the_text_figure_places_bars_end_to_end() -> None:
     lines = waterfall.text_lines(waterfall.build(sample.full()), 40)
     assert all(line.offset >= 0 and line.offset + line.length <= 40 for line in lines)
     assert lines[-1].offset + lines[-1].length == 40
-    assert "bars start at 900.0 us, not at zero" in waterfall.text_figure(waterfall.build(sample.full()))
+    assert "not at zero" not in waterfall.text_figure(waterfall.build(sample.full()))
 
 
 def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
@@ -125,75 +122,9 @@ def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
     ]
 
 
-def test_svg_is_well_formed_repeatable_and_refers_to_nothing() -> None:
-    figure = waterfall.build(sample.full())
-    svg = waterfall.draw(figure, HALF).svg()
-    assert svg == waterfall.draw(waterfall.build(sample.full()), HALF).svg()
-    root = ElementTree.fromstring(svg)
-    assert root.tag == "svg"
-    assert root.get("aria-label") == "Step-time waterfall"
-    assert (root.findtext("desc") or "").startswith("baseline 1,038.6 us; compute -1.3 us")
-    for word in ("http", "url(", "href", "<style", "id=", "#27548f"):
-        assert word not in svg
-    texts = [element.text for element in root.iter("text")]
-    for bar in figure.drawn:
-        assert bar.label in texts
-    assert "+97.2" in texts
-    assert "\u22127.2" in texts
-
-
-def test_svg_with_an_unknown_category_does_not_read_markup() -> None:
-    result = sample.full()
-    odd = f"$x^2$ {sample.SCRIPT}"
-    values = (sample.BASELINE | {odd: 10_000.0}, sample.CANDIDATE | {odd: 20_000.0})
-    accounting = msgspec.structs.replace(
-        result.accounting,
-        baseline=values[0],
-        candidate=values[1],
-        delta={key: values[1][key] - values[0][key] for key in values[0]},
-    )
-    svg = waterfall.draw(waterfall.build(msgspec.structs.replace(result, accounting=accounting)), HALF).svg()
-    texts = [element.text for element in ElementTree.fromstring(svg).iter("text")]
-    assert odd in texts
-
-
 def test_colours_are_distinct_in_both_themes() -> None:
     categories = palette.BY_KEY.values()
     assert len({c.light for c in categories}) == len({c.dark for c in categories}) == len(CATEGORIES)
-
-
-def test_stacks_fill_the_step() -> None:
-    result = sample.full()
-    base, cand = figures.stacks(result)
-    assert cand.segments[-1].start + cand.segments[-1].width == pytest.approx(1.0)
-    assert base.total_ns == pytest.approx(result.step.baseline_ns)
-
-
-def test_a_strip_shows_every_run() -> None:
-    result = sample.full()
-    strip = figures.phase_strip(result, result.phases[1])
-    assert strip is not None and strip.left_out == 0
-    dots = [one for one in strip.drawing.shapes if isinstance(one, Line) and one.round]
-    assert [one.colour for one in dots] == ["--base-dot"] * 5 + ["--cand-dot"] * 5
-    places = [float(x) for one in dots for x in re.findall(r"M([\d.]+) ", one.path)]
-    assert len(places) == 290 and min(places) >= 150 and max(places) <= 590 - 12
-
-
-def test_axis_of_equal_and_of_wild_values() -> None:
-    assert axis_of([5.0, 5.0], 0, 100).at(5.0) == 50
-    wild = axis_of([1e3, 1e9], 0, 100)
-    assert wild.log
-    assert 0 <= wild.at(1e3) < wild.at(1e6) < wild.at(1e9) <= 100
-    assert not axis_of([0.0, 1e9], 0, 100).log
-    assert not axis_of([1e-13, 1e6], 0, 100).log  # the rest of a sum of floats
-
-
-def test_marks_of_an_axis_by_powers_are_no_more_than_asked_for() -> None:
-    assert log_ticks(0.9, 12.0, 6) == [1, 2, 5, 10]
-    assert log_ticks(0.9, 120.0, 6) == [1, 3, 10, 30, 100]
-    assert log_ticks(0.9, 1.2e5, 6) == [1, 10, 100, 1e3, 1e4, 1e5]
-    assert log_ticks(0.9, 1.2e7, 4) == [1, 100, 1e4, 1e6]
-    assert log_ticks(1.1, 1.9, 4) == []
 
 
 def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:

@@ -156,7 +156,7 @@ class Output:
     )
     tables: Path | None = option(None, "Every table as CSV and Parquet.", metavar="DIR", path=True)
     pictures: Path | None = option(
-        None, "Pictures as SVG, as for a comment, with an index.", metavar="DIR", path=True
+        None, "Pictures as SVG and PNG, as for a comment, with an index.", metavar="DIR", path=True
     )
     junit: Path | None = option(None, "JUnit XML of the gates.", metavar="FILE", path=True)
     benchmark_json: Path | None = option(
@@ -287,12 +287,12 @@ def _render(name: str, path: Path, report: Report, output: Output) -> dict[Path,
 
 
 def _beside(result: Result, output: Output) -> list[str]:
-    """The pictures that are written, as addresses from the page's folder."""
+    """The pictures that are written as PNG, as addresses from the page's folder."""
     from urllib.parse import quote
 
-    from tracediff.report.pictures import files
+    from tracediff.report.pictures import names
 
-    return [quote(f"{output.pictures.name}/{one}") for one in files(result)] if output.pictures else []
+    return [quote(f"{output.pictures.name}/{one}.png") for one in names(result)] if output.pictures else []
 
 
 def read_result(path: Path) -> Result:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
-
-from markupsafe import Markup
+from typing import ClassVar, Literal, Protocol
 
 
 class Code(str):
@@ -160,12 +158,19 @@ class Listing:
     language: str = "text"
 
 
+class HasHtml(Protocol):
+    """What becomes markup, of which all text is escaped, where a page shows it."""
+
+    def __html__(self) -> str:
+        """Return it."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A drawing with what it shows. Text formats leave it out."""
 
     kind: ClassVar[str] = "figure"
-    svg: Markup
+    svg: HasHtml
     caption: str
 
 

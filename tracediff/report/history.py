@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from markupsafe import Markup
 from rich.console import Console
 
 from tracediff.comparison.measures import PHASES, STEP
@@ -388,7 +387,6 @@ def render_html(history: History) -> str:
             r=history,
             groups=drawn.groups(history),
             said=sys.modules[__name__],
-            svg=lambda drawing: Markup(drawing.svg()),  # of the picture's own template, which escapes
             tone=tone(history),
             comment=markdown(history),
             **html.own_files(["history.js"], ["history.css"]),

@@ -15,8 +15,8 @@ from tracediff.model import Result
 from tracediff.report import (
     beside,
     blocks,
-    figures,
     first,
+    lanes,
     names,
     palette,
     phase_table,
@@ -25,16 +25,14 @@ from tracediff.report import (
     rows,
     sections,
     templates,
-    timelines,
     units,
     waterfall,
     words,
     workloads,
 )
-from tracediff.report.drawing import HALF, HALF_NARROW
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.markdown import render_markdown
-from tracediff.report.pictures import divergence
+from tracediff.report.pictures import divergence, runs
 
 _LONGEST_NAME = 600
 
@@ -47,15 +45,15 @@ def render_html(result: Result) -> str:
     kernels = rows.kernels_by_phase(result)
     return environment.get_template("report.html.j2").render(
         r=result,
-        # A drawing of fixed words: beside our own files the only text of the page that is not escaped.
-        svg=Markup("".join(waterfall.draw(figure, layout).svg() for layout in (HALF, HALF_NARROW))),
+        svg=pictures.of_fall(figure),
         figure=figure,
         verdict=words.VERDICTS[result.verdict],
         first_lines=first.lines(result),
         phases=sections.phases(result, phase_table.short(phase_table.lines(result))),
         comment=render_markdown(result),
         insights=phrases.remarks(result),
-        timelines=timelines.build(result),
+        timelines=lanes.drawn(result),
+        lanes=Markup(lanes.data(result)),  # JSON, of which no letter begins a tag
         pictures=pictures.for_page(result),
         divergence=divergence,
         kernels=kernels,
@@ -64,7 +62,7 @@ def render_html(result: Result) -> str:
         sections=sections.sections(result),
         alone=False,
         **beside.context(result),
-        **own_files(["timelines.js"], beside.styles(result)),
+        **own_files(["lanes.js"], beside.styles(result)),
         **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
     )
 
@@ -140,7 +138,7 @@ def helpers() -> dict[str, Any]:
         "names": names,
         "palette": palette,
         "phase_table": phase_table,
-        "figures": figures,
+        "runs": runs,
         "cut": rows.cut,
         "scale_of": _scale_of,
         "unit": units.symbol,
@@ -155,7 +153,4 @@ def helpers() -> dict[str, Any]:
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,
         "workloads": workloads,
-        "timeline_words": timelines.WORDS,
-        "crop": timelines.crop,
-        "KINDS": {*timelines.WORDS, *palette.BY_KEY},
     }

@@ -73,7 +73,7 @@ def render_markdown(
     """Return the comment; `top` is how many rows a folded table shows at most.
 
     `link` is the address of the HTML report, already checked by `report_link`; where it ends in .html, causes link to their place in
-    that page, and `pictures` are files beside it.
+    that page, and `pictures` are PNG files beside it, of which the first is shown.
     """
     head, fold = parts(result, top, link, pictures)
     return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
@@ -222,16 +222,17 @@ def _outcome(gate: GateOutcome) -> str:
 
 
 def _links(link: str, page: str, pictures: Sequence[str]) -> Markdown:
-    """The report, and the pictures beside it."""
+    """The report and the pictures beside it, then the first of them."""
     links = [f"[HTML report]({link})"] if link else []
     if page:
         folder = page.rpartition("/")[0]
         links += [f"[{_picture(one)}]({folder}/{one})" for one in pictures]
-    return Markdown(" · ".join(links))
+    shown = [f"\n\n![{_picture(one)}]({folder}/{one})" for one in pictures[:1] if page]
+    return Markdown(" · ".join(links) + "".join(shown))
 
 
 def _picture(file: str) -> str:
-    return file.rpartition("/")[2].removesuffix(".svg").replace("-", " ").replace("_", " ")
+    return file.rpartition("/")[2].removesuffix(".png").replace("-", " ").replace("_", " ")
 
 
 # What is folded.

@@ -16,6 +16,7 @@ from tracediff.report import (
     blocks,
     first,
     phase_table,
+    pictures,
     sections,
     show_words,
     step_words,
@@ -24,7 +25,6 @@ from tracediff.report import (
     words,
 )
 from tracediff.report.document import Table, plain
-from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers
 from tracediff.report.templates import html_environment
@@ -36,7 +36,7 @@ def comparison_html(result: Result) -> str:
     """The first sentence, phases, waterfall and causes of a comparison."""
     result = neutral(result)
     figure = waterfall.build(result)
-    picture = base64.b64encode(waterfall.draw(figure, HALF).svg(alone=True).encode()).decode()
+    picture = base64.b64encode(pictures.files(result, ["waterfall"])["waterfall.svg"]).decode()
     causes, small = words.listed(result)
     scale = words.finding_scale(causes[:CAUSES])
     verdict = words.VERDICTS[result.verdict]

@@ -23,6 +23,7 @@ from tracediff.report import (
     palette,
     phase_table,
     phrases,
+    pictures,
     sections,
     templates,
     units,
@@ -46,7 +47,6 @@ from tracediff.report.document import (
     of_section,
     plain,
 )
-from tracediff.report.drawing import HALF
 from tracediff.report.escape import neutral, shorten
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
@@ -66,7 +66,7 @@ def file_names(path: Path) -> list[Path]:
     if suffix in _HTML:
         return [path]
     if suffix in _MARKDOWN:
-        return [path, _figure_path(path)]
+        return [path, *(path.with_name(f"{path.stem}-waterfall.{kind}") for kind in pictures.KINDS)]
     raise TracediffError(
         "postmortem-format",
         f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
@@ -75,22 +75,18 @@ def file_names(path: Path) -> list[Path]:
     )
 
 
-def _figure_path(path: Path) -> Path:
-    return path.with_name(f"{path.stem}-waterfall.svg")
-
-
 def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     """Return every file and its content."""
     result = neutral(result)
     blocks = _build(result)
-    chart = waterfall.build(result)
-    files = file_names(path)
-    if len(files) == 1:
-        return {path: page(blocks, waterfall.draw(chart, HALF).svg()).encode()}
-    figure = files[1]
-    image = f"![Step-time waterfall, drawn]({quote(figure.name)})"
+    names = file_names(path)
+    if len(names) == 1:
+        return {path: page(blocks, pictures.of_fall(waterfall.build(result))).encode()}
+    drawn = pictures.files(result, ["waterfall"])
+    files = {one: drawn[f"waterfall{one.suffix}"] for one in names[1:]}
+    image = f"![Step-time waterfall, drawn]({quote(names[-1].name)})"
     text = document.markdown(blocks, _LONGEST, image) + "\n\n"
-    return {path: text.encode(), figure: waterfall.draw(chart, HALF).svg(alone=True).encode()}
+    return {path: text.encode(), **files}
 
 
 def page(blocks: Sequence[document.Block], drawing: str = "") -> str:

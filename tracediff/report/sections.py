@@ -15,7 +15,6 @@ from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
     fields,
-    figures,
     kernel_words,
     launch_words,
     names,
@@ -45,6 +44,7 @@ from tracediff.report.blocks import (
     Table,
 )
 from tracediff.report.grammar import say
+from tracediff.report.pictures import runs
 
 Report = Result | Show
 LISTED = values.listed(Path(__file__).with_name("columns.txt"))
@@ -266,7 +266,7 @@ def _steps(report: Report) -> Section | None:
     if not report.phases:
         return None
     found: list[Block] = [_lead(say("lead_steps")), _times_by_phase(report)]
-    strips = [(one, figures.phase_strip(report, one)) for one in report.phases]
+    strips = [(one, runs.phase_strip(report, one)) for one in report.phases]
     found += [Figure(strip.svg, _strip_caption(one, strip)) for one, strip in strips if strip]
     few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
     if few:
@@ -276,7 +276,7 @@ def _steps(report: Report) -> Section | None:
     return _section("steps", found, _deep(report), open=True)
 
 
-def _strip_caption(one: PhaseTimes, strip: figures.Strip) -> str:
+def _strip_caption(one: PhaseTimes, strip: runs.Strip) -> str:
     return say("strip_left", phase=one.phase, count=f"{strip.left_out:,}") if strip.left_out else one.phase
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
 from tracediff.model.show import Show
 from tracediff.report import (
     blocks,
+    lanes,
     pictures,
     sections,
     show_words,
     templates,
-    timelines,
     units,
     words,
     workloads,
@@ -40,7 +41,7 @@ def render_show_html(report: Show) -> str:
     report = neutral(report)
     first = [sections.accounting(report), sections.waits(report)]
     known: dict[str, Any] = {
-        **own_files(["timelines.js"], ["show.css"]),
+        **own_files(["lanes.js"], ["show.css"]),
         **helpers(),
         "two": False,
         "r": report,
@@ -48,7 +49,8 @@ def render_show_html(report: Show) -> str:
         "show_words": show_words,
         "left_out": workloads.left_out(report),
         "comment": render_show_markdown(report),
-        "timelines": timelines.build(report),
+        "timelines": lanes.drawn(report),
+        "lanes": Markup(lanes.data(report)),  # JSON, of which no letter begins a tag
         "pictures": pictures.for_page(report),
         "asked": sections.asked(report),
         "first": [one for one in first if one is not None],

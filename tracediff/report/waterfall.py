@@ -1,4 +1,4 @@
-"""The step-time waterfall: baseline, one delta per category, candidate; adds up to the nanosecond. As text and as SVG."""
+"""The step-time waterfall: baseline, one delta per category, candidate; adds up to the nanosecond. As text here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 
 from tracediff.model import Accounting, Evidence, Result
 from tracediff.report import palette, units, words
-from tracediff.report.drawing import Axis, Drawing, Layout
 
 NOT_CAPTURED = "not captured"
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
 _SMALL = 0.05
+_SEEN = 0.1  # of the axis: changes that span so much are seen on bars from zero
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -89,7 +89,7 @@ class Waterfall:
         totals = [self.bars[0].end_ns, self.bars[-1].end_ns]
         points = totals + [point for bar in self.bars[1:-1] for point in (bar.start_ns, bar.end_ns)]
         low, high = min(points), max(max(points), 1)
-        if low <= 0 or high == low or high - low > 0.3 * high:
+        if low <= 0 or high == low or high - low > _SEEN * high:
             return min(0.0, float(low)), float(high)
         width = max(float(high - low), 0.02 * high)
         step = 10 ** math.floor(math.log10(width))
@@ -225,70 +225,3 @@ def text_figure(waterfall: Waterfall, width: int = 36) -> str:
         rows.append(f"{texts}  {figure}".rstrip())
     rows += textwrap.wrap("; ".join(notes(waterfall)), 79)
     return "\n".join(rows)
-
-
-# As SVG.
-
-TITLE = "Step-time waterfall"
-_ROW, _BAR, _TOP = 22.0, 13.0, 8.0
-# narrow -> room for labels, both columns of figures, the last of them
-_ROOM = {False: (128.0, 140.0, 66.0), True: (114.0, 116.0, 54.0)}
-
-
-def draw(waterfall: Waterfall, layout: Layout) -> Drawing:
-    """Lay the drawn rows out, top to bottom: each bar begins where the one above ended."""
-    rows, scale = waterfall.drawn, waterfall.scale
-    left, figures, last = _ROOM[layout.narrow]
-    percent = layout.width
-    x = Axis(*waterfall.axis(), left, percent - figures - 6)
-    cut = x.low > 0
-    bottom = _TOP + _ROW * len(rows)
-    out = Drawing(layout, TITLE, describe(waterfall), bottom + 26)
-    for tick in x.ticks(2 if layout.narrow else 5):
-        out.line(f"M{x.at(tick):.1f} {_TOP:g}V{bottom:g}", "--rule")
-        text = units.Scale(scale.unit, scale.factor, _decimals(tick, scale)).number(tick)
-        out.write(x.at(tick), bottom + 12, text, "middle", "--muted")
-    unit = f"{scale.unit} per {waterfall.unit}" + ", axis cut" * (cut and not layout.narrow)
-    out.write(percent, bottom + 12, unit, "end", "--muted")
-    for number, bar in enumerate(rows):
-        middle = _TOP + _ROW * (number + 0.5)
-        total = bar.kind in ("baseline", "candidate")
-        start, end = (x.at(max(ns, x.low)) for ns in (bar.start_ns, bar.end_ns))
-        if bar is not rows[-1]:
-            out.line(f"M{end:.1f} {middle + _BAR / 2:g}v{_ROW - _BAR:g}", "--muted")
-        out.write(0, middle, bar.label, bold=total)
-        opacity = 0.5 if bar.level == NOISE else 1.0
-        width = max(abs(end - start), 1.2)
-        out.rect(min(start, end), middle - _BAR / 2, width, _BAR, _colour(bar), opacity)
-        if total and cut:  # the bar does not begin at zero
-            for at in (left + 9, left + 14):
-                out.line(f"M{at:g} {middle + _BAR / 2 + 1:g}h2l3 {-_BAR - 2:g}h-2z", "--paper", 0)
-        shown = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
-        out.write(percent - last, middle, shown, "end", bold=total)
-        if bar.kind == "baseline":  # its own place in the column is empty
-            out.write(percent, middle, waterfall.of, "end", "--muted")
-        if not total:
-            change = units.delta(scale, bar.delta_ns, rows[0].end_ns, bar.level)
-            out.write(percent, middle, change.percent, "end", "--muted")
-    return out
-
-
-def describe(waterfall: Waterfall) -> str:
-    """Say the figure in words, for who cannot see it."""
-    scale = waterfall.scale
-    parts = [f"baseline {scale.time(waterfall.bars[0].end_ns)}"]
-    for bar in waterfall.shown[1:-1]:
-        parts.append(f"{bar.label} {scale.delta(bar.delta_ns) if bar.captured else bar.note}")
-    return "; ".join([*parts, f"candidate {scale.time(waterfall.bars[-1].end_ns)}"])
-
-
-def _colour(bar: Bar) -> str:
-    """A variable of the palette."""
-    if bar.kind in ("baseline", "candidate"):
-        return "--total"
-    return "--muted" if bar.key == OTHERS else palette.variable(bar.key)
-
-
-def _decimals(ns: float, scale: units.Scale) -> int:
-    value = ns / scale.factor
-    return next((n for n in range(4) if abs(round(value, n) - value) < 1e-9 * max(1.0, abs(value))), 3)

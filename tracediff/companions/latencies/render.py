@@ -28,9 +28,9 @@ from tracediff.report.document import (
     Table,
     markdown,
 )
-from tracediff.report.drawing import HALF_NARROW, Layout
 from tracediff.report.escape import Markdown, shorten
 from tracediff.report.pictures import distribution
+from tracediff.report.pictures.style import HALF_NARROW, Layout, for_page
 
 STYLE = "latencies.css"
 NONE = "not known"
@@ -204,9 +204,8 @@ def distributions(found: Latencies) -> distribution.Plot:
 
 def drawn(found: Latencies) -> Markup:
     """The distributions of both sides, for a wide page and for a telephone."""
-    plots, what = [distributions(found)], "of the iterations took at most so long"
-    drawings = [distribution.draw("Distribution of the latencies", plots, one, what) for one in _LAYOUTS]
-    return Markup("".join(one.svg() for one in drawings))
+    title, plots, what = "Distribution of the latencies", [distributions(found)], "of the iterations took at most so long"  # fmt: skip
+    return for_page(lambda layout: distribution.draw(title, plots, layout, what), *_LAYOUTS)
 
 
 def tail_left_out(found: Latencies) -> bool:

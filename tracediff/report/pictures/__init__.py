@@ -1,12 +1,13 @@
-"""Pictures of a report as SVG: in the page, where its colours are the page's, or as files of their own, on white.
+"""Pictures of a report: in the page, where their colours are the page's, or as files of their own, on white.
 
 A picture is laid out twice: for a wide page, and for a telephone, where letters keep their size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -14,12 +15,12 @@ from markupsafe import Markup
 from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report import waterfall
-from tracediff.report.drawing import HALF, NARROW, WIDE, Drawing, Layout
 from tracediff.report.escape import markdown_prose, neutral
-from tracediff.report.pictures import cause_tree, distribution, divergence, scatter, step_strip
+from tracediff.report.pictures import cause_tree, distribution, divergence, fall, scatter, step_strip, style
+from tracediff.report.pictures.style import HALF, HALF_NARROW, NARROW, WIDE, Layout, Sheet
 
 # In the order of the page and of the index.
-_OF_BOTH: dict[str, Callable[[Any, Layout], Drawing | None]] = {
+_OF_BOTH: dict[str, Callable[[Any, Layout], Sheet | None]] = {
     "cause-tree": cause_tree.draw,
     "step-strip": step_strip.draw,
     "divergence": divergence.draw,
@@ -27,8 +28,8 @@ _OF_BOTH: dict[str, Callable[[Any, Layout], Drawing | None]] = {
     "kernel-times": scatter.draw,
 }
 _OF_ONE = {name: _OF_BOTH[name] for name in ("cause-tree", "step-strip", "step-times")}
-INDEX = "index.md"
-FILES = (INDEX, "waterfall.svg", *(f"{name}.svg" for name in _OF_BOTH))
+INDEX, KINDS = "index.md", ("svg", "png")
+FILES = (INDEX, *(f"{name}.{kind}" for name in ("waterfall", *_OF_BOTH) for kind in KINDS))
 
 
 @dataclass(frozen=True)
@@ -40,37 +41,45 @@ class Picture:
     svg: Markup
 
 
-def _drawings(report: Result | Show, layout: Layout) -> dict[str, Drawing]:
-    """The pictures that there is data for, in their order."""
-    drawings = {
-        name: draw(report, layout)
-        for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items()
-    }
-    return {name: one for name, one in drawings.items() if one is not None}
-
-
 def for_page(report: Result | Show) -> dict[str, Picture]:
     """The pictures that there are, by name and in their order. `report`: made neutral."""
-    narrow = _drawings(report, NARROW)
-    return {
-        name: Picture(name, one.title, Markup(one.svg() + narrow[name].svg()))
-        for name, one in _drawings(report, WIDE).items()
-    }
+    found = {}
+    with style.canvas():
+        for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+            sheets = [sheet for layout in (WIDE, NARROW) if (sheet := draw(report, layout))]
+            if sheets:
+                svg = Markup("".join(one.svg() for one in sheets))
+                found[name] = Picture(name, sheets[0].title, svg)
+    return found
 
 
-def files(report: Result | Show) -> dict[str, bytes]:
-    """Every picture as a file: name -> SVG, of one that there is no data for none; and an index, as Markdown."""
-    report = neutral(report)
-    drawings: dict[str, Drawing] = {}
-    if isinstance(report, Result):
-        drawings["waterfall"] = waterfall.draw(waterfall.build(report), HALF)
-    drawings |= _drawings(report, WIDE)
+def of_fall(figure: waterfall.Waterfall) -> Markup:
+    """The waterfall of a page."""
+    return style.for_page(partial(fall.draw, figure), HALF, HALF_NARROW)
+
+
+def files(report: Result | Show, only: Iterable[str] = ()) -> dict[str, bytes]:
+    """Every picture as a file, SVG and PNG, of one that there is no data for none; and an index, as Markdown. `only`: these names."""
+    with style.canvas():
+        sheets = {name: one for name, one in _sheets(neutral(report)) if not only or name in only}
+        out = {f"{name}.svg": one.svg(alone=True).encode() for name, one in sheets.items()}
+        out |= {f"{name}.png": one.png() for name, one in sheets.items()}
     index = [
         f"## {one.title}\n\n![{one.title}]({name}.svg)\n\n{markdown_prose(one.description)}\n"
-        for name, one in drawings.items()
+        for name, one in sheets.items()
     ]
-    texts = {
-        INDEX: "\n".join(index),
-        **{f"{name}.svg": one.svg(alone=True) for name, one in drawings.items()},
-    }
-    return {name: text.encode() for name, text in texts.items()}
+    return {INDEX: "\n".join(index).encode(), **out}
+
+
+def names(report: Result | Show) -> list[str]:
+    """The pictures that `files` writes."""
+    with style.canvas():
+        return [name for name, _ in _sheets(neutral(report))]
+
+
+def _sheets(report: Result | Show) -> Iterator[tuple[str, Sheet]]:
+    if isinstance(report, Result):
+        yield "waterfall", fall.draw(waterfall.build(report), HALF)
+    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+        if sheet := draw(report, WIDE):
+            yield name, sheet

@@ -12,8 +12,8 @@ from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
 from tracediff.report.causes import OUTSIDE, part_named
-from tracediff.report.drawing import Change, Drawing, Layout, fitting, room
 from tracediff.report.escape import shorten
+from tracediff.report.pictures.style import Change, Layout, Sheet, areas, box, colour, fitting, room
 
 TITLE = "Causes of the step time"
 _ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category
@@ -124,7 +124,7 @@ def per_step(report: Result | Show) -> str:
     return words.per_step(root.key, "tail" if root.kind == "step" and root.key else "typical", unit)
 
 
-def draw(report: Result | Show, layout: Layout) -> Drawing | None:
+def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     """Lay out the sides above each other; None where there is nothing to draw."""
     tree = report.cause_tree
     if not tree:
@@ -134,7 +134,7 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
     if step_ns <= 0:
         return None
     top = largest(tree)
-    out = Drawing(layout, TITLE)
+    out = Sheet(layout, TITLE)
     most = max((abs(tree[number].delta_ns) for number in top), default=0.0) if two else 0.0
     ink = _Ink(tree, top, layout.width / step_ns, most, units.scale_for([step_ns]))
     ranks = f", mean of {len(report.ranks)} ranks" if len(report.ranks) > 1 else ""
@@ -142,7 +142,7 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
     for side in ("baseline", "candidate")[: 1 + two]:
         out.write(0, y + 9, side * two, bold=True)
         size = ink.times.time(getattr(tree[0], f"{side}_ns"))
-        out.write(76 * two, y + 9, f"{size} {per_step(report)}{ranks}", colour="--muted")
+        out.write(76 * two, y + 9, f"{size} {per_step(report)}{ranks}", ink="--muted")
         y = _draw_side(out, cells(tree, side), ink, y + 20) + 8
     y = _list(out, ink, y)
     if two:
@@ -186,6 +186,11 @@ class _Ink:
         both = f"{self.times.time(node.baseline_ns)} -> {self.times.time(node.candidate_ns)}"
         return both + (", may be noise" if node.level == "within_noise" and node.delta_ns else "")
 
+    def cell(self, cell: Cell, top: float, bottom: float) -> list[tuple[float, float]]:
+        """A part of a cell, px from the top of its row; a px lies between neighbours wide enough."""
+        wide = cell.width - (1 if cell.width * self.per_ns > 3 else 0) / self.per_ns
+        return box(cell.x, cell.x + wide, cell.depth * _ROW + top, cell.depth * _ROW + bottom)
+
     def row(self, number: int) -> Change:
         """A named part in the list."""
         node = self.tree[number]
@@ -202,11 +207,27 @@ class _Ink:
         return (palette.variable(node.key), 0.25) if node.kind == "category" else ("--rule", 1.0)
 
 
-def _draw_side(out: Drawing, found: list[Cell], ink: _Ink, top: float) -> float:
+def _draw_side(out: Sheet, found: list[Cell], ink: _Ink, top: float) -> float:
     shown = [one for one in found if one.depth >= 0 and one.width * ink.per_ns >= 0.4]
-    for cell in shown:
-        _draw_cell(out, cell, ink, top)
     y = top + (max((one.depth for one in shown), default=0) + 1) * _ROW
+    axes = out.axes(0, top, out.layout.width, y)
+    axes.set(xlim=(0, out.layout.width / ink.per_ns), ylim=(y - top, 0))
+    shapes = [ink.cell(one, 0.0, _ROW - 1) for one in shown]
+    inks = [ink.fill(one.number) for one in shown]
+    if out.layout.narrow:
+        areas(axes, shapes, inks)
+    else:
+        titles = [shorten(f"{name(one.node)}: {ink.change(one.node)} ({ink.sizes(one.node)})", 200) for one in shown]  # fmt: skip
+        links = [f"#finding-{one.node.finding}" if one.node.finding else "" for one in shown]
+        areas(axes, shapes, inks, titles, links)
+    bands = [one for one in shown if one.node.kind == "category"]
+    colours = [(palette.variable(one.node.key), 1.0) for one in bands]
+    areas(axes, [ink.cell(one, _ROW - 1 - _BAND, _ROW - 1) for one in bands], colours)
+    for one in shown:
+        if one.number in ink.top and one.node.finding and one.width * ink.per_ns > 3:
+            corners = ink.cell(one, 0.8, _ROW - 1.8)
+            axes.plot(*zip(*corners, corners[0], strict=True), color=colour("--ink"), linewidth=1.6)
+        _name(out, one, ink, top)
     named = [one for one in found if one.number in ink.top and one.width * ink.per_ns >= 1]
     ends = [
         (
@@ -220,25 +241,15 @@ def _draw_side(out: Drawing, found: list[Cell], ink: _Ink, top: float) -> float:
     return y + 22 * bool(ends)
 
 
-def _draw_cell(out: Drawing, cell: Cell, ink: _Ink, top: float) -> None:
-    node = cell.node
-    x, width, y = cell.x * ink.per_ns, cell.width * ink.per_ns, top + cell.depth * _ROW
-    gap = 1.0 if width > 3 else 0.0
-    fill, opacity = ink.fill(cell.number)
-    label, change = name(node), ink.change(node)
-    title = shorten(f"{label}: {change} ({ink.sizes(node)})", 200)
-    href = f"#finding-{node.finding}" if node.finding else ""
-    out.rect(x, y, width - gap, _ROW - 1, fill, opacity, title, href)
-    band = _BAND if node.kind == "category" else 0.0
-    if band:
-        out.rect(x, y + _ROW - 1 - band, width - gap, band, palette.variable(node.key))
-    if cell.number in ink.top and node.finding and width > 3:
-        frame = f"M{x + 0.8:.1f} {y + 0.8:.1f}h{width - gap - 1.6:.1f}v{_ROW - 2.6}h{1.6 + gap - width:.1f}z"
-        out.line(frame, "--ink", 1.6)
-    if fill != "--rule" and len(label) + len(change) + 1 <= room(width):
-        label = f"{label} {change}"
-    if node.kind != "rest" or len(label) <= room(width):
-        out.write(x + 4, y + (_ROW - 1 - band) / 2, fitting(label, width))
+def _name(out: Sheet, cell: Cell, ink: _Ink, top: float) -> None:
+    node, width = cell.node, cell.width * ink.per_ns
+    text, change = name(node), ink.change(node)
+    if ink.fill(cell.number)[0] != "--rule" and len(text) + len(change) + 1 <= room(width):
+        text = f"{text} {change}"
+    if node.kind != "rest" or len(text) <= room(width):
+        band = _BAND if node.kind == "category" else 0.0
+        middle = top + cell.depth * _ROW + (_ROW - 1 - band) / 2
+        out.write(cell.x * ink.per_ns + 4, middle, fitting(text, width))
 
 
 def tint(node: CauseNode, most: float) -> tuple[str, float]:
@@ -252,10 +263,10 @@ def tint(node: CauseNode, most: float) -> tuple[str, float]:
     )
 
 
-def _list(out: Drawing, ink: _Ink, y: float) -> float:
+def _list(out: Sheet, ink: _Ink, y: float) -> float:
     """The named parts in words."""
     if not ink.top:
-        out.write(0, y + 9, "Nothing changed.", colour="--muted")
+        out.write(0, y + 9, "Nothing changed.", ink="--muted")
         return y + 22
     return out.changes((ink.row(at) for at in ink.top), y)
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from tracediff.model import PhaseTimes, Result
 from tracediff.model.show import Show
 from tracediff.report import units
-from tracediff.report.drawing import (
-    Axis,
-    Drawing,
+from tracediff.report.pictures.style import (
+    DASHED,
+    SOLID,
     Layout,
-    axis_of,
-    draw_times,
-    path_of,
+    Sheet,
+    colour,
+    label,
     room,
+    time_axis,
     typeset,
     wrapped,
 )
@@ -47,7 +48,7 @@ def ecdf(values: Sequence[float]) -> Curve:
     return [(ordered[at], (at + 1) / many) for at in kept]
 
 
-def of_steps(report: Result | Show, layout: Layout) -> Drawing | None:
+def of_steps(report: Result | Show, layout: Layout) -> Sheet | None:
     """The step times of each phase, that of the verdict first; None where no phase has enough steps."""
     first = report.verdict_facts.phase if isinstance(report, Result) else ""
     sides = ("baseline", "candidate") if isinstance(report, Result) else ("baseline",)
@@ -71,9 +72,9 @@ def _figures(phase: PhaseTimes) -> str:
     return f"median {median}, p99 {high} {scale.unit}"
 
 
-def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Drawing:
+def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Sheet:
     """Lay out plots, two beside each other where there is room. `what`: the part is of what."""
-    out = Drawing(layout, title)
+    out = Sheet(layout, title)
     across = 2 if len(plots) > 1 and layout.width > 800 else 1
     width = (layout.width - _GAP * (across - 1)) / across
     y = top = _legend(out, plots[0].curves, f"Part {what}")
@@ -88,32 +89,30 @@ def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Drawin
     return out
 
 
-def _legend(out: Drawing, curves: dict[str, Curve], text: str) -> float:
+def _legend(out: Sheet, curves: dict[str, Curve], text: str) -> float:
     x = 0.0
     for side in curves if len(curves) > 1 else ():
-        out.line(f"M{x:g} 9h22", _COLOURS[side], 2.2, dashed=side == "candidate")
+        out.line([x, x + 22], [9, 9], _COLOURS[side], 2.2, dashed=side == "candidate")
         out.write(x + 27, 9, side)
         x += 30 + 8.2 * len(side)
     below = len(text) > room(out.layout.width - x)
-    out.write(0 if below else x, 27 if below else 9, text, colour="--muted")
+    out.write(0 if below else x, 27 if below else 9, text, ink="--muted")
     return 44.0 if below else 26.0
 
 
-def _plot(out: Drawing, plot: Plot, x: float, y: float, width: float) -> float:
+def _plot(out: Sheet, plot: Plot, x: float, y: float, width: float) -> float:
     head = y + 9
     out.write(x, head, plot.title, bold=True)
     for line in wrapped(typeset(plot.figures), width):
         head += 18
-        out.write(x, head, line, colour="--muted")
+        out.write(x, head, line, ink="--muted")
     bottom = head + 16 + _HIGH
-    parts = Axis(0.0, 1.0, bottom, bottom - _HIGH)
-    for percent in (0, 25, 50, 75, 100):
-        colour = "--rule" if percent else "--muted"
-        out.level(parts.at(percent / 100), f"{percent} %", x + _LEFT, x + width, colour)
-    values = [ns for curve in plot.curves.values() for ns, _ in curve]
-    times = axis_of(values, x + _LEFT, x + width - 8, _LOG_FROM)
-    draw_times(out, times, units.scale_for(values), bottom)
+    axes = out.axes(x + _LEFT, head + 16, x + width - 24, bottom)
+    axes.set_ylim(0, 1)
+    label(axes.yaxis, {percent / 100: f"{percent} %" for percent in (0, 25, 50, 75, 100)})
+    time_axis(axes, [ns for curve in plot.curves.values() for ns, _ in curve], width - _LEFT - 24, _LOG_FROM)
     for side, curve in plot.curves.items():
-        points = [(times.at(ns), parts.at(part)) for ns, part in curve]
-        out.line(path_of([(points[0][0], bottom), *points]), _COLOURS[side], 2.2, dashed=side == "candidate")
+        times, parts = zip(*[(curve[0][0], 0.0), *curve], strict=True)
+        dashes = DASHED if side == "candidate" else SOLID
+        axes.plot(times, parts, color=colour(_COLOURS[side]), linewidth=2.2, linestyle=dashes)
     return bottom + 34

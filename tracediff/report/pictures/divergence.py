@@ -6,7 +6,7 @@ from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
 from tracediff.report.causes import OUTSIDE
-from tracediff.report.drawing import Axis, Change, Drawing, Layout, nice_ticks, path_of, tick
+from tracediff.report.pictures.style import Change, Layout, Sheet, areas, colour, label, marks, tick
 
 TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
 _TOP, _HIGH, _NAMED = 24.0, 170.0, 3
@@ -22,36 +22,43 @@ def shown(result: Result) -> Divergence | None:
     return next(own, next(iter(result.divergences), None))
 
 
-def draw(result: Result, layout: Layout) -> Drawing | None:
+def draw(result: Result, layout: Layout) -> Sheet | None:
     """Lay out where two steps diverge; None where that is not known."""
     one = shown(result)
     if one is None:
         return None
-    out = Drawing(layout, TITLES[one.kind])
+    out = Sheet(layout, TITLES[one.kind])
     lags = [point.delta_ns for point in one.points]
+    ops = [point.op for point in one.points]
     low, high = float(min(0, *lags)), float(max(0, *lags))
     room = 0.08 * max(high - low, 1_000.0)
-    lag = Axis(low - room, high + room, _TOP + _HIGH, _TOP)
-    op = Axis(0, max(one.points[-1].op, 1), _AXIS + _EDGE, layout.width - _EDGE)
-    scale = units.scale_for([lag.low, lag.high])
+    bottom, right = _TOP + _HIGH, layout.width - 6
+    scale = units.scale_for([low - room, high + room])
     out.write(0, 9, _ends(one, scale), bold=True)
-    for mark in lag.ticks(4):
-        out.level(lag.at(mark), _signed(mark, scale), _AXIS, layout.width, "--rule" if mark else "--muted")
-    points = [(op.at(point.op), point.delta_ns) for point in one.points]
-    foot = (op.end, lag.at(0)), (op.start, lag.at(0))
-    for colour, bound in (("--slower", max), ("--faster", min)):
+    axes = out.axes(_AXIS, _TOP, right, bottom)
+    last = max(ops[-1], 1)
+    edge = last * _EDGE / (right - _AXIS - 2 * _EDGE)
+    axes.set(xlim=(-edge, last + edge), ylim=(low - room, high + room))
+    axes.xaxis.grid(visible=False)
+    label(axes.yaxis, {at: _signed(at, scale) for at in marks(*axes.get_ylim(), 4)})
+    label(axes.xaxis, {at: f"{at:,.0f}" for at in marks(0, last, 3 if layout.narrow else 6)})
+    for ink, bound in (("--slower", max), ("--faster", min)):
         if any(bound(ns, 0) for ns in lags):
-            area = [(x, lag.at(bound(ns, 0))) for x, ns in points]
-            out.line(path_of([*area, *foot]) + "z", colour, 0, opacity=0.25)
-    out.line(path_of([(x, lag.at(ns)) for x, ns in points]), "--ink", 1.6)
+            shape = [
+                (float(ops[0]), 0.0),
+                *((at, bound(ns, 0)) for at, ns in zip(ops, lags, strict=True)),
+                (ops[-1], 0.0),
+            ]
+            areas(axes, [shape], [(ink, 0.25)])
+    axes.axhline(0, color=colour("--muted"), linewidth=1)
+    axes.plot(ops, lags, color=colour("--ink"), linewidth=1.6)
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
     causes = [cause for cause in one.causes[:_NAMED] if abs(cause.delta_ns) >= _LEAST * most]
-    ends = [(op.at(cause.op), _TOP, number) for number, cause in enumerate(causes, start=1)]
-    out.pointers(ends, _TOP + _HIGH, _AXIS, "--muted", dashed=True)
-    for mark in nice_ticks(0, op.high, 3 if layout.narrow else 6):
-        out.write(op.at(mark), _TOP + _HIGH + 31, f"{mark:,.0f}", "middle", "--muted")
+    px = (right - _AXIS) / (last + 2 * edge)
+    ends = [(_AXIS + (cause.op + edge) * px, _TOP, number) for number, cause in enumerate(causes, start=1)]
+    out.pointers(ends, bottom + 16, _AXIS, "--muted", dashed=True)
     said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
-    y = out.paragraph(_AXIS, _TOP + _HIGH + 40, said, "--muted") + 9
+    y = out.paragraph(_AXIS, bottom + 40, said, "--muted") + 9
     out.height = round(out.changes((_row(result, cause, scale) for cause in causes), y), 1)
     named = "; ".join(f"{cause_words(result, cause)} {scale.delta(cause.delta_ns)}" for cause in causes)
     out.description = f"{_ends(one, scale)}. {named or 'No cause'}"

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from tracediff.history.model import ChangeFound, History, Segment, SeriesRow
+from markupsafe import Markup
+
+from tracediff.history.model import History, Segment, SeriesRow
 from tracediff.report import units
-from tracediff.report.drawing import Axis, Drawing, Layout, dots_of, fitting, path_of
+from tracediff.report.pictures.style import (
+    DASHED,
+    Layout,
+    Sheet,
+    canvas,
+    colour,
+    fitting,
+    label,
+    marks,
+    typeset,
+)
 
 LAYOUT = Layout("history-figure", 400.0)
 _LEFT, _RIGHT, _TOP, _HIGH, _FOOT = 58.0, 8.0, 26.0, 96.0, 20.0
 _DOTS = 400  # points, beyond which they are drawn as a line alone
 _MOST_CHARTS = 60
 
-
-_Place = Callable[[int], float]  # of a point
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Chart:
     """A drawing, and which point lies where: `points` evenly from `left` on, `step` px apart."""
 
     measure: str
-    drawing: Drawing
+    svg: Markup
     points: list[int]
     left: float
     step: float
@@ -44,7 +57,8 @@ def groups(history: History) -> list[Group]:
     programs: dict[object, list[Segment]] = {}
     for segment in history.segments:
         programs.setdefault(segment.program, []).append(segment)
-    return [_group(history, segments) for segments in programs.values()]
+    with canvas():
+        return [_group(history, segments) for segments in programs.values()]
 
 
 def _group(history: History, segments: list[Segment]) -> Group:
@@ -71,54 +85,51 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     room = max(0.12 * (high - low), 0.005 * abs(high), 1e-9)
     least = max(low - room, 0.0) if low >= 0 else low - room
     right, bottom = LAYOUT.width - _RIGHT, _TOP + _HIGH
-    y = Axis(least, high + room, bottom, _TOP)
-    step = (right - _LEFT) / max(len(points) - 1, 1)
-    place = {at: _LEFT + step * number for number, at in enumerate(points)}
-    out = Drawing(LAYOUT, name)
+    last = max(len(points) - 1, 1)
+    place = {at: number for number, at in enumerate(points)}
+    out = Sheet(LAYOUT, name)
     out.write(0, 8, fitting(name, LAYOUT.width - 60), bold=True)
     counts = bool(rows) and rows[0][1].unit == "count"
-    scale = units.scale_for([y.high])
-    out.write(LAYOUT.width, 8, "per step" if counts else units.symbol(scale), "end", "--muted")
-    for mark in y.ticks(3):
-        out.level(y.at(mark), units.count(mark) if counts else scale.number(mark), _LEFT, right)
-    _draw_borders(out, segments, place.__getitem__)
+    scale = units.scale_for([high + room])
+    out.write(LAYOUT.width, 8, "per step" if counts else units.symbol(scale), "right", "--muted")
+    axes = out.axes(_LEFT, _TOP, right, bottom)
+    axes.set(xlim=(0, last), ylim=(least, high + room))
+    label(axes.yaxis, {at: units.count(at) if counts else scale.number(at) for at in marks(least, high + room, 3)})  # fmt: skip
+    _draw_borders(axes, segments, place)
     for segment, row in rows:
-        _draw_series(out, segment, row, place.__getitem__, y)
-    for x, anchor, at in ((_LEFT, "start", points[0]), (right, "end", points[-1])):
+        _draw_series(axes, segment, row, place)
+    for x, anchor, at in ((_LEFT, "left", points[0]), (right, "right", points[-1])):
         out.write(x, bottom + 10, history.points[at].time[:10], anchor, "--muted")
     out.height = bottom + _FOOT
     changes = sum(one.measure == name for segment in segments for one in segment.changes)
     out.description = f"{name} over {len(values)} points, {changes} changes of level"
-    return Chart(name, out, points, _LEFT, step)
+    return Chart(name, Markup(out.svg()), points, _LEFT, (right - _LEFT) / last)
 
 
-def _draw_series(out: Drawing, segment: Segment, row: SeriesRow, x: _Place, y: Axis) -> None:
-    dots = [(x(at), y.at(value)) for at, value in zip(row.points, row.values, strict=True)]
-    few = len(dots) <= _DOTS
-    if len(dots) > 1:
-        out.line(path_of(dots), "--base-dot", 1.0, opacity=0.45 if few else 0.8)
+def _draw_series(axes: Axes, segment: Segment, row: SeriesRow, place: Mapping[int, int]) -> None:
+    xs = [place[at] for at in row.points]
+    few = len(xs) <= _DOTS
+    ink = colour("--base-dot")
+    axes.plot(xs, row.values, color=ink, linewidth=1, alpha=0.45 if few else 0.8)
     if few:
-        out.line(dots_of(dots), "--base-dot", 4.0, round=True)
+        axes.plot(xs, row.values, "o", color=ink, markersize=4)
     changes = sorted((one for one in segment.changes if one.measure == row.measure), key=lambda one: one.bad)
-    middles = [*(_middle(one, x) for one in changes), dots[-1][0]]
+    middles = [*((place[one.good] + place[one.bad]) / 2 for one in changes), xs[-1]]
+    foot, top = axes.get_ylim()
     for one, middle, after in zip(changes, middles, middles[1:], strict=False):
-        colour = "--slower" if one.delta > 0 else "--faster"
-        out.line(f"M{middle:.1f} {_TOP - 6:.1f}V{_TOP + _HIGH:.1f}", colour, 1.5, dashed=True)
+        ink = colour("--slower" if one.delta > 0 else "--faster")
+        axes.vlines(middle, foot, top, ink, linewidth=1.5, linestyles=DASHED)
         if one is changes[0]:
-            out.line(f"M{dots[0][0]:.1f} {y.at(one.before):.1f}H{middle:.1f}", "--ink", 1.5)
-        out.line(f"M{middle:.1f} {y.at(one.after):.1f}H{after:.1f}", "--ink", 1.5)
-        side = "end" if middle > LAYOUT.width / 2 else "start"
-        text = units.change(one.delta, one.before) or "new"
-        out.write(middle + (-4 if side == "end" else 4), _TOP - 4, text, side, colour, bold=True)
+            axes.hlines(one.before, xs[0], middle, colour("--ink"), linewidth=1.5)
+        axes.hlines(one.after, middle, after, colour("--ink"), linewidth=1.5)
+        side = "right" if middle > axes.get_xlim()[1] / 2 else "left"
+        text = typeset(units.change(one.delta, one.before) or "new")
+        axes.annotate(text, (middle, top), (-4 if side == "right" else 4, 2), textcoords="offset points", ha=side, color=ink, weight="bold")  # fmt: skip
 
 
-def _middle(change: ChangeFound, x: _Place) -> float:
-    return (x(change.good) + x(change.bad)) / 2
-
-
-def _draw_borders(out: Drawing, segments: Sequence[Segment], x: _Place) -> None:
+def _draw_borders(axes: Axes, segments: Sequence[Segment], place: Mapping[int, int]) -> None:
     """Where one segment follows another, unless they come in turn."""
     order = sorted((at, number) for number, segment in enumerate(segments) for at in segment.points)
     borders = [(a, b) for (a, one), (b, other) in pairwise(order) if one != other]
     for a, b in borders if len(borders) < 2 * len(segments) else []:
-        out.line(f"M{(x(a) + x(b)) / 2:.1f} {_TOP:.1f}V{_TOP + _HIGH:.1f}", "--muted", 3.0, opacity=0.5)
+        axes.axvline((place[a] + place[b]) / 2, color=colour("--muted"), linewidth=3, alpha=0.5)

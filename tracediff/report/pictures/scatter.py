@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
-from tracediff.report.drawing import LINE, Axis, Drawing, Layout, cut, dots_of, tick
+from tracediff.report.pictures.style import DASHED, LINE, Layout, Sheet, areas, box, colour, cut, label, tick
 from tracediff.report.rows import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
@@ -20,7 +21,11 @@ _SIDE, _LEFT, _EDGE = (
 _NAMED, _MARKED = 6, 150  # named in words; drawn one by one
 _DECADES = 5.0  # below the longest kernel: what is shorter is not drawn
 _DOT = 6.0
+_NEAR = 1.06  # factor around a dot in which it is pointed at
 _OPACITY = {"--muted": 0.35, "--faster": 0.85, "--slower": 0.85}
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _Spot = tuple[float, float]
 
@@ -62,45 +67,48 @@ def dots(rows: Sequence[KernelRow]) -> list[Dot]:
     )
 
 
-def draw(result: Result, layout: Layout) -> Drawing | None:
+def draw(result: Result, layout: Layout) -> Sheet | None:
     """Lay out the plot and the list of what changed most; None without kernels."""
     of = kernels_by_phase(result)[0]
     every = dots(result.launched or of.rows)
     if not every:
         return None
-    out = Drawing(layout, TITLE)
+    out = Sheet(layout, TITLE)
     high = 1.25 * max(max(one.baseline, one.candidate) for one in every)
     least = min(min(filter(None, (one.baseline, one.candidate))) for one in every)
     low = max(least / 1.25, high / 10**_DECADES)
     shown = [one for one in every if max(one.baseline, one.candidate) >= low]
     scale = units.scale_for([high])
-    side, top, left = min(_SIDE, layout.width - _LEFT - _EDGE - 14), 26.0, _LEFT + _EDGE
+    side, top, left = min(_SIDE, layout.width - _LEFT - 14), 26.0, _LEFT
     right, bottom = left + side, top + side
-    x, y = Axis(low, high, left, right, log=True), Axis(low, high, bottom, top, log=True)
     unit = f"{scale.unit} {words.per_step(of.phase, unit=words.unit(result))}"
-    out.write(0, 9, f"candidate, {unit}", colour="--muted")
-    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
-        mark = 10.0**power
-        out.line(f"M{left:g} {y.at(mark):.1f}H{right:g}M{x.at(mark):.1f} {top:g}V{bottom:g}", "--rule")
-        out.write(_LEFT - 6, y.at(mark), tick(mark, scale), "end", "--muted")
-        out.write(x.at(mark), bottom + _EDGE + 12, tick(mark, scale), "middle", "--muted")
-    out.line(f"M{left:g} {bottom:g}L{right:g} {top:g}", "--muted", dashed=True)
-    out.line(f"M{left:g} {top:g}V{bottom + _EDGE:g}M{_LEFT:g} {bottom:g}H{right:g}", "--muted")
-    out.write(right, bottom + _EDGE + 29, f"baseline, {scale.unit}", "end", "--muted")
-    spots = [
-        (x.at(one.baseline) if one.baseline else left - _EDGE / 2, y.at(one.candidate) if one.candidate else bottom + _EDGE / 2)
-        for one in shown
-    ]  # fmt: skip
-    _dots(out, spots, shown)
+    out.write(0, 9, f"candidate, {unit}", ink="--muted")
+    out.write(right, bottom + 29, f"baseline, {scale.unit}", "right", "--muted")
+    axes = out.axes(left, top, right, bottom)
+    axes.set(xscale="log", yscale="log")
+    factor = (high / low) ** (_EDGE / (side - _EDGE))  # of the margin for what one side alone has
+    axes.set(xlim=(low / factor, high), ylim=(low / factor, high))
+    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.minorticks_off()
+        label(axis, {10.0**power: tick(10.0**power, scale) for power in powers})
+    axes.plot([low, high], [low, high], color=colour("--muted"), linewidth=1, linestyle=DASHED)
+    axes.axvline(low, color=colour("--muted"), linewidth=1)
+    axes.axhline(low, color=colour("--muted"), linewidth=1)
+    alone = low / math.sqrt(factor)
+    spots = [(one.baseline or alone, one.candidate or alone) for one in shown]
+    _dots(axes, spots, shown, hinted=not layout.narrow)
     named = shown[: sum(one.sure for one in shown[:_NAMED])] or shown[:3]
     if not any(one.row.delta_ns for one in named):
         named = []
-    _numbers(out, spots[: len(named)])
-    beside = (0.0, bottom + _EDGE + 52) if layout.narrow else (right + 36, top + 4)
+    per_power = side / math.log(high * factor / low)
+    places = [(left + per_power * math.log(x * factor / low), bottom - per_power * math.log(y * factor / low)) for x, y in spots[: len(named)]]  # fmt: skip
+    _numbers(out, places)
+    beside = (0.0, bottom + 52) if layout.narrow else (right + 36, top + 4)
     called = _called(named)
     end = _list(out, named, called, *beside)
     end = _legend(out, shown, len(every) - len(shown), beside[0], end + 8)
-    out.height = round(max(end, bottom + _EDGE + 42), 1)
+    out.height = round(max(end, bottom + 42), 1)
     deltas = units.scale_for([one.row.delta_ns for one in named])
     said = "; ".join(
         f"{text} {deltas.delta(one.row.delta_ns)}" for one, text in zip(named, called, strict=True)
@@ -114,17 +122,18 @@ def _called(found: Sequence[Dot]) -> list[str]:
     return names.kernels([one.row for one in found], width=100)
 
 
-def _dots(out: Drawing, spots: Sequence[_Spot], shown: Sequence[Dot]) -> None:
-    """What did not change lies below what did; dots in the same place are one."""
-    for colour in ("--muted", "--faster", "--slower"):
-        mine = dict.fromkeys(
-            (round(x), round(y)) for (x, y), one in zip(spots, shown, strict=True) if one.colour == colour
-        )
-        out.line(dots_of(mine), colour, _DOT, round=True, opacity=_OPACITY[colour])
-    marked = shown[:_MARKED]
-    for (x, y), one, name in zip(spots, marked, _called(marked), strict=False):
-        title = f"{name}: {_times(one)}"
-        out.rect(x - _DOT / 2, y - _DOT / 2, _DOT, _DOT, "none", title=title)
+def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, hinted: bool) -> None:
+    """What did not change lies below what did."""
+    for ink in ("--muted", "--faster", "--slower"):
+        mine = [spot for spot, one in zip(spots, shown, strict=True) if one.colour == ink]
+        if mine:
+            xs, ys = zip(*mine, strict=True)
+            axes.plot(xs, ys, "o", color=colour(ink), markersize=_DOT, alpha=_OPACITY[ink])
+    if hinted:
+        marked = shown[:_MARKED]
+        boxes = [box(x / _NEAR, x * _NEAR, y / _NEAR, y * _NEAR) for x, y in spots[:_MARKED]]
+        titles = [f"{name}: {_times(one)}" for one, name in zip(marked, _called(marked), strict=True)]
+        areas(axes, boxes, titles=titles, links=[""] * len(boxes))
 
 
 def _times(one: Dot) -> str:
@@ -132,7 +141,7 @@ def _times(one: Dot) -> str:
     return f"{scale.number(one.baseline)} -> {scale.time(one.candidate)}"
 
 
-def _numbers(out: Drawing, places: Sequence[_Spot]) -> None:
+def _numbers(out: Sheet, places: Sequence[_Spot]) -> None:
     """A number at each named dot, where there is room; away from it with a line to it."""
     taken = list(places)
     for number, (x, y) in enumerate(places, start=1):
@@ -149,12 +158,12 @@ def _numbers(out: Drawing, places: Sequence[_Spot]) -> None:
         away, at, level = next(free, spots[0])
         taken.append((at, level))
         if away > spots[0][0]:
-            out.line(f"M{x:.1f} {y:.1f}L{at:.1f} {level:.1f}", "--muted", 0.8)
-        out.line(f"M{at:.1f} {level:.1f}h0", "--paper", 13, round=True, opacity=0.8)
-        out.write(at, level, str(number), "middle", bold=True)
+            out.line([x, at], [y, level], "--muted", 0.8)
+        out.box(at - 5, level - 6, 10, 12, "--paper", 0.8)
+        out.write(at, level, str(number), "center", bold=True)
 
 
-def _list(out: Drawing, named: Sequence[Dot], called: Sequence[str], x: float, y: float) -> float:
+def _list(out: Sheet, named: Sequence[Dot], called: Sequence[str], x: float, y: float) -> float:
     if not named:
         return out.paragraph(x, y, "No kernel changed.", "--muted") + 2
     if not named[0].sure:
@@ -165,13 +174,13 @@ def _list(out: Drawing, named: Sequence[Dot], called: Sequence[str], x: float, y
         sizes = "new" if not one.baseline else "gone" if not one.candidate else _times(one)
         change = scale.delta(one.row.delta_ns)
         out.write(x, y + 9, str(number), bold=True)
-        out.write(x + 16, y + 9, change, colour=one.colour, bold=True)
-        out.write(x + 24 + 8.2 * len(change), y + 9, sizes, colour="--muted")
+        out.write(x + 16, y + 9, change, ink=one.colour, bold=True)
+        out.write(x + 24 + 8.2 * len(change), y + 9, sizes, ink="--muted")
         y = out.paragraph(x + 16, y + LINE, cut(name, "", 2 * (out.layout.width - x))) + 4
     return y
 
 
-def _legend(out: Drawing, shown: Sequence[Dot], short: int, x: float, y: float) -> float:
+def _legend(out: Sheet, shown: Sequence[Dot], short: int, x: float, y: float) -> float:
     there = {one.colour for one in shown}
     colours = {"--slower": "slower", "--faster": "faster", "--muted": "may be noise"}
     _, y = out.legend(

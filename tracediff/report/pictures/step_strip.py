@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from msgspec.structs import replace
 
 from tracediff.model import Result
@@ -11,23 +15,51 @@ from tracediff.model.common import ABSENT
 from tracediff.model.pictures import StepStrip, StripColumn
 from tracediff.model.show import Show
 from tracediff.report import palette, units, words
-from tracediff.report.drawing import Axis, Drawing, Layout, tick
+from tracediff.report.pictures.style import (
+    Layout,
+    Sheet,
+    areas,
+    box,
+    colour,
+    label,
+    marks,
+    rules,
+    tick,
+)
 
 TITLE = "Every step in order"
 _LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
 _WIDEST = 22.0  # column, px
 _AXIS = 62.0  # room for the figures of the axis
 _HIGH = 76.0  # of a side
+_MARK = 11.0  # of what shows that a step has a timeline
 _CLICK = 16.0  # least width of what leads to a timeline
 _PALE = 0.45  # of the categories beside the named one
+_APART = 0.2  # of a column a px, below which a px lies between two
+_MOST_NARROW = 120  # columns of a side on a telephone
 
 
-def heights(columns: Sequence[StripColumn]) -> Axis:
-    """One axis for both sides, px above the foot: from zero, or logarithmic where steps differ much."""
+@dataclass(frozen=True)
+class Heights:
+    """How high a step of so many ns is drawn, 0 to 1: evenly from `low`, or by powers."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def at(self, ns: float) -> float:
+        """The height of a step."""
+        if self.log:
+            return math.log(max(ns, self.low) / self.low) / math.log(self.high / self.low)
+        return (ns - self.low) / (self.high - self.low)
+
+
+def heights(columns: Sequence[StripColumn]) -> Heights:
+    """One scale for both sides: from zero, or logarithmic where steps differ much."""
     low, high = max(min(one.median_ns for one in columns), 1), max(one.ns for one in columns)
     if high <= _LOG_FROM * low:
-        return Axis(0.0, high * 1.04, 0, _HIGH)
-    return Axis(low / 2.5, high * 1.1, 0, _HIGH, log=True)
+        return Heights(0.0, high * 1.04)
+    return Heights(low / 2.5, high * 1.1, log=True)
 
 
 def named(report: Result | Show) -> str:
@@ -36,13 +68,28 @@ def named(report: Result | Show) -> str:
     return next((one.cause if one.cause in palette.BY_KEY else "compute" for one in found), "")
 
 
+def merged(columns: Sequence[StripColumn]) -> list[StripColumn]:
+    """The same in few columns: the longest of neighbours of one run stands for them."""
+    many = -(-len(columns) // _MOST_NARROW)
+    out: list[StripColumn] = []
+    for _, own in itertools.groupby(columns, key=lambda one: one.run):
+        run = list(own)
+        for part in (run[at : at + many] for at in range(0, len(run), many)):
+            longest = max(part, key=lambda one: one.ns)
+            timeline = next((one.timeline for one in part if one.timeline is not None), None)
+            middle = sorted(one.median_ns for one in part)[(len(part) - 1) // 2]
+            steps = sum(one.steps for one in part)
+            out.append(replace(longest, steps=steps, median_ns=middle, timeline=timeline))
+    return out
+
+
 def sides_of(strip: StepStrip) -> list[tuple[str, list[StripColumn]]]:
     """The columns of every side."""
     both = [("baseline", strip.baseline), ("candidate", strip.candidate)]
     return both[:1] if strip.candidate is ABSENT else both
 
 
-def draw(report: Result | Show, layout: Layout) -> Drawing | None:
+def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     """Lay out the sides above each other, the category of the first cause at the foot; None where there are no steps."""
     strip = report.step_strip
     if strip is None or not all(columns for _, columns in sides_of(strip)):
@@ -52,22 +99,24 @@ def draw(report: Result | Show, layout: Layout) -> Drawing | None:
         strip = _with_first(strip, first)
     else:
         first = ""
-    sides = sides_of(strip)
+    sides = [(side, merged(columns) if layout.narrow else columns) for side, columns in sides_of(strip)]
     of_ns = heights([one for _, columns in sides for one in columns])
     scale = units.scale_for([of_ns.high])
     runs = [len({one.run for one in columns}) for _, columns in sides]
-    places = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
-    wide = min((layout.width - _AXIS) / places, _WIDEST)
+    longest = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
+    places = max(longest, (layout.width - _AXIS) / _WIDEST)
     unit = words.unit(report) if isinstance(report, Result) else "step"
-    out = Drawing(layout, TITLE)
-    y, drawn = 0.0, []
+    out = Sheet(layout, TITLE)
+    y, marked = 0.0, False
     for (side, columns), many in zip(sides, runs, strict=True):
         if len(sides) > 1:
             out.write(0, y + 9, side, bold=True)
-        out.write(82 if len(sides) > 1 else 0, y + 9, _steps(columns, many, unit), colour="--muted")
-        drawn.append(_draw_side(out, strip, columns, (of_ns, scale, wide), y + 22, first))
-        y += 22 + _HIGH + (16 if drawn[-1] else 8)
-    y = _legend(out, strip, of_ns, y + 2, first, marked=any(drawn))
+        out.write(82 if len(sides) > 1 else 0, y + 9, _steps(columns, many, unit), ink="--muted")
+        drawn = any(one.timeline is not None for one in columns)
+        _draw_side(out, strip, columns, (of_ns, scale, places), y + 22, first)
+        y += 22 + _HIGH + (16 if drawn else 8)
+        marked |= drawn
+    y = _legend(out, strip, of_ns, y + 2, first, marked=marked)
     out.height = round(y, 1)
     out.description = describe(strip, scale, unit)
     return out
@@ -98,77 +147,91 @@ def _steps(columns: Sequence[StripColumn], runs: int, unit: str = "step") -> str
 
 
 def _draw_side(
-    out: Drawing,
+    out: Sheet,
     strip: StepStrip,
     columns: Sequence[StripColumn],
-    axis: tuple[Axis, units.Scale, float],
+    axis: tuple[Heights, units.Scale, float],
     top: float,
     first: str,
-) -> bool:
-    """The columns of one side; whether the page has a timeline of any of them. `axis`: with the width of a column."""
-    of_ns, scale, wide = axis
+) -> None:
+    """The columns of one side. `axis`: with the number of places for them."""
+    of_ns, scale, places = axis
     bottom = top + _HIGH
-    for mark in of_ns.ticks(6 if of_ns.log else 4):
-        if of_ns.at(mark) > 1:
-            text = f"{tick(mark, scale)} {scale.unit}"
-            out.level(bottom - of_ns.at(mark), text, _AXIS, out.layout.width)
-    out.line(f"M{_AXIS} {bottom:.1f}H{out.layout.width:g}", "--muted")
-    places: list[tuple[float, StripColumn]] = []
-    medians, drawn, titles, links = [], [], [], []
-    gap = 1.0 if wide > 5 else 0.0
-    x, run = _AXIS, columns[0].run
-    for column in columns:
-        if column.run != run:
-            run = column.run
-            out.line(f"M{x + wide / 2:.1f} {top:.1f}V{bottom:.1f}", "--muted", dashed=True)
-            x += wide
-        places.append((x, column))
-        if column.steps > 1:
-            medians.append(f"M{x:.1f} {bottom - of_ns.at(column.median_ns):.1f}h{wide:.1f}")
-        number = column.timeline
-        if number is not None:
-            middle = x + (wide - gap) / 2
-            drawn.append(f"M{middle:.1f} {bottom + 3:.1f}l4 7h-8z")
-            left = min(max(middle - _CLICK / 2, _AXIS), out.layout.width - _CLICK)
-            links.append((left, max(wide, _CLICK), _title(strip, column, scale), f"#timeline-{number}"))
-        titles.append((x, wide, _title(strip, column, scale), ""))
-        x += wide
-    for name, path in _layers(strip, places, of_ns, wide - gap, bottom):
-        if first and name != first:  # on paper, so that what lies behind does not shine through
-            out.line(path, "--paper", 0)
-        out.line(path, palette.variable(name), 0, opacity=_PALE if first and name != first else 1.0)
-    out.line("".join(medians), "--paper", 2.6)
-    out.line("".join(medians), "--ink", 1.2)
-    out.line("".join(drawn), "--ink", 0)
-    if not out.layout.narrow:
-        for x, width, title, href in titles + links:
-            out.rect(x, top, width, _HIGH + (11 if href else 0), "none", title=title, href=href)
-    return bool(drawn)
+    axes = out.axes(_AXIS, top, out.layout.width, bottom + _MARK)
+    axes.set(xlim=(0, places), ylim=(-_MARK / _HIGH, 1))
+    found = marks(of_ns.low, of_ns.high, 6 if of_ns.log else 4, log=of_ns.log)
+    label(
+        axes.yaxis, {of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}" for ns in found if of_ns.at(ns) > 0.02}
+    )
+    px = places / (out.layout.width - _AXIS)  # in places
+    left = lefts(columns)
+    layers = _layers(strip, columns, of_ns)
+    areas(
+        axes,
+        [outline(left, tops) for _, tops in layers],
+        [(palette.variable(name), _PALE if first and name != first else 1.0) for name, _ in layers],
+        on="--paper",
+    )
+    if px < _APART:
+        rules(axes, [at + 1 for at in left], colour("--paper"), 1.0)
+    axes.axhline(0, color=colour("--muted"), linewidth=1)
+    starts = [
+        at - 0.5
+        for at, one, before in zip(left[1:], columns[1:], columns, strict=False)
+        if one.run != before.run
+    ]
+    rules(axes, starts, colour("--muted"), 1.0, dashed=True)
+    many = [(at, of_ns.at(one.median_ns)) for at, one in zip(left, columns, strict=True) if one.steps > 1]
+    for ink, width in (("--paper", 2.6), ("--ink", 1.2)):
+        lines = [(x, y) for at, y in many for x in (at, at + 1, math.nan)]
+        axes.plot(*zip(*lines, strict=True), color=colour(ink), linewidth=width) if lines else None
+    drawn = [(at, one) for at, one in zip(left, columns, strict=True) if one.timeline is not None]
+    low = -_MARK / _HIGH
+    middles = [at + 0.5 for at, _ in drawn]
+    triangles = [[(x, low / 4), (x + 4 * px, low), (x - 4 * px, low)] for x in middles]
+    areas(axes, triangles, [("--ink", 1.0)] * len(drawn))
+    if out.layout.narrow:
+        return
+    areas(axes, [box(at, at + 1, 0, 1) for at in left], titles=[_title(strip, one, scale) for one in columns], links=[""] * len(left))  # fmt: skip
+    half = max(0.5, _CLICK / 2 * px)
+    areas(
+        axes,
+        [box(at + 0.5 - half, at + 0.5 + half, low, 1) for at, _ in drawn],
+        titles=[_title(strip, one, scale) for _, one in drawn],
+        links=[f"#timeline-{one.timeline}" for _, one in drawn],
+    )
+
+
+def lefts(columns: Sequence[StripColumn]) -> list[int]:
+    """The place of each column, an empty one between runs."""
+    runs = list(dict.fromkeys(one.run for one in columns))
+    return [at + runs.index(one.run) for at, one in enumerate(columns)]
+
+
+def outline(left: Sequence[int], tops: Sequence[float]) -> list[tuple[float, float]]:
+    """The outline of columns a place wide, from the foot up."""
+    shape = [(float(left[0]), 0.0)]
+    for at, top in zip(left, tops, strict=True):
+        if at > shape[-1][0]:
+            shape += [(shape[-1][0], 0.0), (at, 0.0)]
+        if shape[-1] == (at, top) and top:
+            shape.pop()
+        else:
+            shape.append((at, top))
+        shape.append((at + 1, top))
+    return [*shape, (shape[-1][0], 0.0)]
 
 
 def _layers(
-    strip: StepStrip, places: Sequence[tuple[float, StripColumn]], of_ns: Axis, wide: float, bottom: float
-) -> Iterator[tuple[str, str]]:
+    strip: StepStrip, columns: Sequence[StripColumn], of_ns: Heights
+) -> list[tuple[str, Sequence[float]]]:
     """Areas to be painted over each other: from the foot of all columns to the top of a category, the last category first."""
-    columns = [(x, one, of_ns.at(one.ns) / max(one.ns, 1)) for x, one in places]
-    for at in range(len(strip.categories), 0, -1):
-        tops = [round(2 * (bottom - per_ns * sum(one.parts[:at]))) / 2 for _, one, per_ns in columns]
-        under = [round(2 * (bottom - per_ns * sum(one.parts[: at - 1]))) / 2 for _, one, per_ns in columns]
-        if tops == under:
-            continue  # nothing of it could be seen
-        path, end, level = [f"M{places[0][0]:.1f} {bottom:g}"], places[0][0], bottom
-        for (x, _, _), top in zip(columns, tops, strict=True):
-            if x > end + 0.05:
-                path += [f"V{bottom:g}", f"H{x:.1f}"]
-                level = bottom
-            if top != level:
-                path.append(f"V{top:g}")
-                level = top
-            end = x + wide
-            if path[-1].startswith("H"):
-                path.pop()
-            path.append(f"H{end:.1f}")
-        yield strip.categories[at - 1], "".join(path) + f"V{bottom:g}z"
+    parts = np.array([one.parts for one in columns], float)
+    high = np.array([of_ns.at(one.ns) / max(one.ns, 1) for one in columns])
+    tops = np.round(_HIGH * 2 * np.cumsum(parts, 1) * high[:, None]) / (2 * _HIGH)  # half a px
+    under = np.hstack([np.zeros((len(columns), 1)), tops[:, :-1]])
+    seen = (tops != under).any(0)  # nothing could be seen of the others
+    return [(strip.categories[at], tops[:, at].tolist()) for at in range(len(seen) - 1, -1, -1) if seen[at]]
 
 
 def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
@@ -182,7 +245,7 @@ def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
     return text
 
 
-def _legend(out: Drawing, strip: StepStrip, of_ns: Axis, y: float, first: str, *, marked: bool) -> float:
+def _legend(out: Sheet, strip: StepStrip, of_ns: Heights, y: float, first: str, *, marked: bool) -> float:
     """The categories that make up some of any column, then how to read it."""
     every = [one for _, columns in sides_of(strip) for one in columns]
     totals = [

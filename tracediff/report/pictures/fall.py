@@ -1,0 +1,76 @@
+"""The step-time waterfall as a picture: each bar begins where the one above ended."""
+
+from __future__ import annotations
+
+from tracediff.report import palette, units
+from tracediff.report.pictures.style import Layout, Sheet, colour, label, marks, tick
+from tracediff.report.waterfall import NOISE, OTHERS, Bar, Waterfall
+
+TITLE = "Step-time waterfall"
+_ROW, _BAR, _TOP = 22.0, 13.0, 8.0
+# narrow -> room for labels, both columns of figures, the last of them
+_ROOM = {False: (128.0, 140.0, 66.0), True: (114.0, 116.0, 54.0)}
+_FAINT = 0.5  # of what may be noise
+
+
+def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
+    """Lay the drawn rows out, top to bottom, with their figures."""
+    rows, scale = waterfall.drawn, waterfall.scale
+    left, figures, last = _ROOM[layout.narrow]
+    percent = layout.width
+    low, high = waterfall.axis()
+    bottom = _TOP + _ROW * len(rows)
+    out = Sheet(layout, TITLE)
+    out.description, out.height = describe(waterfall), bottom + 26
+    axes = out.axes(left, _TOP, percent - figures - 6, bottom)
+    axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
+    label(axes.xaxis, {at: tick(at, scale) for at in marks(low, high, 2 if layout.narrow else 5)})
+    starts, ends = ([max(ns, low) for ns in one] for one in zip(*((bar.start_ns, bar.end_ns) for bar in rows), strict=True))  # fmt: skip
+    least = 1.2 * (high - low) / (percent - figures - 6 - left)  # a line for what is too small to see
+    axes.barh(
+        range(len(rows)),
+        [max(abs(end - start), least) for start, end in zip(starts, ends, strict=True)],
+        _BAR / _ROW,
+        [min(one) for one in zip(starts, ends, strict=True)],
+        color=[(colour(_ink(bar)), _FAINT if bar.level == NOISE else 1.0) for bar in rows],
+    )
+    edge = _BAR / _ROW / 2
+    axes.vlines(
+        ends[:-1],
+        [one + edge for one in range(len(rows) - 1)],
+        [one + 1 - edge for one in range(len(rows) - 1)],
+        colour("--muted"),
+        linewidth=1,
+    )
+    unit = f"{units.symbol(scale)} per {waterfall.unit}" + ", axis cut" * (low > 0 and not layout.narrow)
+    out.write(percent, bottom + 14, unit, "right", "--muted")
+    for number, bar in enumerate(rows):
+        middle = _TOP + _ROW * (number + 0.5)
+        total = bar.kind in ("baseline", "candidate")
+        out.write(0, middle, bar.label, bold=total)
+        if total and low > 0:  # the bar does not begin at zero
+            for at in (left + 10, left + 15):
+                out.line([at, at + 3], [middle + _BAR / 2 + 1, middle - _BAR / 2 - 1], "--paper", 2.5)
+        shown = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
+        out.write(percent - last, middle, shown, "right", bold=total)
+        if bar.kind == "baseline":  # its own place in the column is empty
+            out.write(percent, middle, waterfall.of, "right", "--muted")
+        if not total:
+            change = units.delta(scale, bar.delta_ns, rows[0].end_ns, bar.level)
+            out.write(percent, middle, change.percent, "right", "--muted")
+    return out
+
+
+def describe(waterfall: Waterfall) -> str:
+    """Say the figure in words, for who cannot see it."""
+    scale = waterfall.scale
+    parts = [f"baseline {scale.time(waterfall.bars[0].end_ns)}"]
+    for bar in waterfall.shown[1:-1]:
+        parts.append(f"{bar.label} {scale.delta(bar.delta_ns) if bar.captured else bar.note}")
+    return "; ".join([*parts, f"candidate {scale.time(waterfall.bars[-1].end_ns)}"])
+
+
+def _ink(bar: Bar) -> str:
+    if bar.kind in ("baseline", "candidate"):
+        return "--total"
+    return "--muted" if bar.key == OTHERS else palette.variable(bar.key)

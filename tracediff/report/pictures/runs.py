@@ -1,0 +1,125 @@
+"""Every run on a line of dots: step times of a phase, and the time of a cause."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracediff.model import Finding, PhaseTimes, Result
+from tracediff.model.show import Show
+from tracediff.report.escape import shorten
+from tracediff.report.pictures.style import Later, Layout, Sheet, colour, time_axis
+
+_MOST_DOTS = 240  # of one run in one figure
+_MOST_RUNS = 40  # rows of one figure
+_LEAST_FOR_A_BOX = 8  # values of a run
+_ROW = 15.0  # of a run
+_PHASE, _CAUSE = Layout("strip", 590.0), Layout("strip", 340.0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One line: ns of every step, and their mean where it is to be marked."""
+
+    side: str
+    label: str
+    mean: float | None
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A picture, and how many values it leaves out."""
+
+    svg: Later
+    left_out: int = 0
+
+
+def phase_strip(result: Result | Show, phase: PhaseTimes) -> Strip | None:
+    """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
+    runs = runs_of(result, phase)
+    if not runs:
+        return None
+    shown = [
+        Run(one.side, one.label, one.mean, one.values[:: max(1, math.ceil(len(one.values) / _MOST_DOTS))])
+        for one in runs[:_MOST_RUNS]
+    ]
+    left_out = sum(len(one.values) for one in runs) - sum(len(one.values) for one in shown)
+    title = f"Step times of every run, phase {phase.phase}"
+    return Strip(Later(lambda layout: draw(title, shown, layout, 150.0), _PHASE), left_out)
+
+
+def runs_of(result: Result | Show, phase: PhaseTimes) -> list[Run]:
+    """The steps of a phase that are known one by one, by run; baseline first."""
+    runs: list[Run] = []
+    for side, values in (("baseline", phase.baseline), ("candidate", phase.candidate)):
+        if not values:
+            continue
+        own = [one for one in result.samples if one.side == side and one.phase == phase.phase]
+        # a run without steps of the phase has no mean; with fewer samples than steps any run may be without
+        sampled = sorted({one.run for one in own})
+        numbers = sampled if len(sampled) == len(values.run_means_ns) else range(len(values.run_means_ns))
+        for run, mean in zip(numbers, values.run_means_ns, strict=True):
+            periods = [one.period_ns for one in own if one.run == run]
+            runs.append(Run(side, _label(result, side, run), mean, periods))
+    return runs
+
+
+def run_strip(finding: Finding) -> Strip | None:
+    """Plot the time of a cause in every run: baseline above, candidate below; None where there is nothing."""
+    before, after = finding.evidence.runs_baseline_ns, finding.evidence.runs_candidate_ns
+    if not before and not after:
+        return None
+    runs = [Run("baseline", "baseline", None, before), Run("candidate", "candidate", None, after)]
+    title = f"Every run of finding {finding.rank}"
+    return Strip(Later(lambda layout: draw(title, runs, layout, 62.0), _CAUSE))
+
+
+def draw(title: str, runs: Sequence[Run], layout: Layout, left: float) -> Sheet:
+    """Plot values on one axis, of many with the middle half of each run as a box."""
+    out = Sheet(layout, title)
+    everything = [ns for one in runs for ns in (*one.values, *([one.mean] if one.mean else []))]
+    places, y, last = [], 4 + _ROW / 2, runs[0].side
+    for one in runs:
+        y += 6 * (one.side != last)
+        places.append(y)
+        out.write(left - 8, y, shorten(one.label, 24), "right", "--muted")
+        y, last = y + _ROW, one.side
+    bottom = y - _ROW / 2
+    out.height = bottom + 18
+    axes = out.axes(left, 2, layout.width - 22, bottom)
+    axes.set_ylim(bottom, 2)
+    time_axis(axes, everything, layout.width - 22 - left)
+    for side in dict.fromkeys(one.side for one in runs):
+        ink = colour(f"--{side[:4]}-dot")
+        own = [(one, place) for one, place in zip(runs, places, strict=True) if one.side == side]
+        dots = [
+            (ns, place + _beside(number, one)) for one, place in own for number, ns in enumerate(one.values)
+        ]
+        several = any(one.mean is not None for one, _ in own)
+        size, opacity = (4.4, 0.55) if several else (6.4, 0.8)
+        if dots:
+            axes.plot(*zip(*dots, strict=True), "o", color=ink, markersize=size, alpha=opacity)
+        boxed = [(one, place) for one, place in own if len(one.values) >= _LEAST_FOR_A_BOX]
+        if boxed:
+            middle = [statistics.quantiles(one.values, n=4, method="inclusive") for one, _ in boxed]
+            heights = [place for _, place in boxed]
+            wide = [high - low for low, _, high in middle]
+            axes.barh(heights, wide, 12, [low for low, *_ in middle], color=ink, alpha=0.16)
+        meant = [(one.mean, place) for one, place in own if one.mean is not None]
+        if meant:
+            means, lines = zip(*meant, strict=True)
+            axes.vlines(means, [y - 7 for y in lines], [y + 7 for y in lines], ink, linewidth=2.4)
+    return out
+
+
+def _beside(number: int, run: Run) -> float:
+    """How far a dot lies from the line of its run, so that many can be told apart."""
+    return (number * 7 % 11 - 5) * 0.75 if len(run.values) > 8 else 0.0
+
+
+def _label(result: Result | Show, side: str, run: int) -> str:
+    runs = result.input.runs if isinstance(result, Show) else getattr(result.inputs, side).runs
+    return runs[run].name if run < len(runs) else f"run {run + 1}"
