@@ -238,9 +238,7 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
 
 def _counted(one: Candidate) -> Candidate:
     """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
-    rows = [
-        part for part in one.parts if not part.follows and part.count_baseline != part.count_candidate
-    ]
+    rows = [part for part in one.parts if not part.follows and part.count_baseline != part.count_candidate]
     if one.cause not in _KERNEL_CAUSES or one.facts.match == "replaced" or len(rows) < 2:
         return one
     before, after = (
