@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
 from rich.console import Console
@@ -160,17 +160,6 @@ def print_blocks(console: Console, blocks: Sequence[document.Block]) -> None:
         elif isinstance(block, document.Table):
             left = [column for column, right in enumerate(block.right) if not right]
             print_table(console, block.header, block.rows, left=left)
-
-
-def print_tables(console: Console, tables: Iterable[document.Table]) -> None:
-    """Print tables, each under its title."""
-    for table in tables:
-        if table.title:
-            print_heading(console, table.title)
-        print_fitted(console, table)
-        print_more(console, table.left, top=False)
-        for text in table.notes:
-            print_line(console, (text, "dim"), hang=2)
 
 
 def print_more(console: Console, left: int, *, top: bool = True) -> None:

@@ -158,7 +158,6 @@ PATTERNS: dict[str, str] = {
     "answer_exposed": "All of its time is exposed: no other GPU work runs beside it.",
     "answer_partly": "{count} of its rows hold other kernels too. The sentence counts the kernels of the name alone; the tables have the time of the whole row.",
     "answer_several": "A row of several kernels has the time of all of them.",
-    "rows_left": "The first {shown} of {total} rows. {left} more are in the JSON, under {field}, and in the files of --tables.",
     "rows_left_short": "{left} more are in the JSON ({field}).",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tracediff.model import GpuSampling, GpuSamplingSide, KernelRow, RankRow, RankSkew, Result, System
 from tracediff.model.common import ABSENT
-from tracediff.model.host import CommCallRow, GpuMetricRow, HostTime
+from tracediff.model.host import CommCallRow, GpuMetricRow
 from tracediff.model.kernels import LayerSide, LimitsRow, Reached
 from tracediff.model.show import Show
 from tracediff.report import names, units, words
@@ -132,21 +132,6 @@ def _nearer(one: Reached) -> float | None:
     """A small part of one peak says nothing where that of the other is unknown."""
     near = max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
     return near if near is None or near >= _NEAR or one.bytes_per_s is not None else None
-
-
-# Host time
-
-
-def largest_of_host(host: HostTime) -> str:
-    """The row that changed most, for the first sentence; empty without rows."""
-    if not host.rows:
-        return ""
-    row = host.rows[0]
-    before, after = (side.ns if side else 0.0 for side in (row.baseline, row.candidate))
-    prose = units.prose([before, after])
-    level = "" if row.level == "within_noise" else f", {words.LEVELS[row.level][0]}"
-    what = "range" if row.kind == "range" else "time in"
-    return f"{what} {row.name} {prose.size(before)} -> {prose.size(after)} per {host.per}{level}"
 
 
 # What the system recorded
