@@ -394,12 +394,7 @@ def _of_nodes(db: duckdb.DuckDBPyConnection, ranges: LayerRanges) -> npt.NDArray
     """The layer in which each node of a graph was made, by its id in node_id."""
     ((many,),) = db.execute("SELECT count(*) FROM node_id").fetchall()
     found = np.zeros(many, np.int32)
-    if (
-        ranges.any
-        and db.execute(
-            "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND table_name = 'graph_node'"
-        ).fetchone()
-    ):
+    if ranges.any and db.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'graph_node'").fetchone():
         made = db.execute(
             "SELECT id, tid, start_ns FROM node_id JOIN graph_node ON graph_node.pid = node_id.pid AND graph_node.node = node_id.graph_node"
         ).fetchnumpy()

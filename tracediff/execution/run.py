@@ -282,8 +282,10 @@ def _reduce_file(
                     only=reading.only,
                 )
             )
-        finally:
+        except BaseException:
             capture.close()
+            raise
+        capture.release()
     return _without_domains(reduction) if reading.two_profilers else reduction
 
 

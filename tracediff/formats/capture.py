@@ -12,7 +12,7 @@ import duckdb
 
 from tracediff.formats import columnar, nsys
 from tracediff.formats.bounds import bounded
-from tracediff.formats.database import connect, free, in_memory, sql
+from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import PRODUCT, is_trace_name
 from tracediff.formats.reports import PARQUET_FIRST, Form
 from tracediff.formats.schema import Schema, inspect
@@ -63,7 +63,11 @@ class Capture:
 
     def close(self) -> None:
         """Free the tables."""
-        free(self.db)
+        self.db.close()
+
+    def release(self) -> None:
+        """Free the tables, and leave the database to the next export."""
+        reuse(self.db)
 
     def count(self, table: str, where: str = "true") -> int:
         """Rows of a canonical table."""
@@ -99,7 +103,7 @@ def load_capture(
     try:
         return bounded(lambda: _loaded(path, plain, schema, db), path.name, columnar.size(plain), db)
     except BaseException:
-        free(db)
+        db.close()
         raise
     finally:
         if plain not in (path, exported):
@@ -167,12 +171,7 @@ def _coverage(capture: Capture, *, graphs: bool) -> dict[str, Captured]:
     def said(yes: bool) -> Captured:
         return "captured" if yes else "not_captured"
 
-    made = {
-        name
-        for (name,) in capture.db.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-        ).fetchall()
-    }
+    made = {name for (name,) in capture.db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     # nsys creates CUPTI tables lazily: with the CUDA trace on, a missing table means that nothing happened.
     # A folder of tables that nsys wrote alone does not say what was asked for: calls and kernels come of the CUDA trace only.
     cuda_seen = any(capture.schema.has(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "RUNTIME"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -78,58 +77,33 @@ def connect(
     return db
 
 
-_numbers = itertools.count()
-_sharing = threading.Lock()
-_shared: duckdb.DuckDBPyConnection | None = None
+_idle: list[duckdb.DuckDBPyConnection] = []
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
-    """A database for the tables of one small export, beside those of others in this process; `free` drops them.
+    """A database of one thread for a small export: one that `reuse` was given, or a new one.
 
-    One engine has them all, each read by the one thread that asks: a new engine checks the signature of the scanner's 35 MB, which
-    takes 0.1 s, as long as reading a small export.
+    Each new one checks the signature of the scanner's 35 MB: 0.1 s, as long as reading a small export takes.
     """
-    global _shared
-    with _sharing:
-        if _shared is None or _ended(_shared):
-            _shared = connect(threads=1)
-        db, name = _shared.cursor(), f"{_EXPORT}{next(_numbers)}"
-        db.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
+    try:
+        db = _idle.pop()
+    except IndexError:
+        db = connect(threads=1)
+    db.execute(f"ATTACH ':memory:' AS {_EXPORT}; USE {_EXPORT}")
     return db
 
 
-def _ended(engine: duckdb.DuckDBPyConnection) -> bool:
-    """Whether an engine is of no use any more: an internal error ends it."""
+def reuse(db: duckdb.DuckDBPyConnection) -> None:
+    """Drop the tables of a database that `in_memory` gave, and keep it for the next export; close any other."""
     try:
-        engine.execute("SELECT 1")
+        db.execute(f"USE memory; DETACH {_EXPORT}")
     except duckdb.Error:
-        return True
-    return False
+        db.close()
+    else:
+        _idle.append(db)
 
 
-def free(db: duckdb.DuckDBPyConnection) -> None:
-    """Close a database, and drop its tables where it is one of several."""
-    with contextlib.suppress(duckdb.Error):
-        own = _name(db)
-        if own.startswith(_EXPORT):
-            db.execute(f"USE memory; DETACH DATABASE IF EXISTS {own}{_SOURCE}; DETACH {own}")
-    db.close()
-
-
-def attached(db: duckdb.DuckDBPyConnection, path: Path) -> str:
-    """Attach a SQLite file; the name by which queries know it, until it is detached."""
-    name = _name(db) + _SOURCE
-    db.execute(f"ATTACH {quoted(str(path))} AS {identifier(name)} (TYPE sqlite, READ_ONLY)")
-    return name
-
-
-def _name(db: duckdb.DuckDBPyConnection) -> str:
-    ((name,),) = db.execute("SELECT current_database()").fetchall()
-    return str(name)
-
-
-# how names in an engine begin, of the tables of an export that it has beside others; and how those of the files that tables are made of end
-_EXPORT, _SOURCE = "export_", "_source"
+_EXPORT = "export"  # holds all tables of an export, so that one statement drops them
 
 
 def _load_scanner(db: duckdb.DuckDBPyConnection) -> None:

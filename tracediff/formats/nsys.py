@@ -13,7 +13,7 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, odd_rows
-from tracediff.formats.database import attached, identifier, quoted, run_sql, sql
+from tracediff.formats.database import identifier, quoted, run_sql, sql
 from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
 from tracediff.formats.untrusted import open_export
 from tracediff.model import Note
@@ -71,7 +71,7 @@ def load(
     notes: list[Note] = []
     try:
         if not in_folder:
-            schema = replace(schema, source=attached(db, path))
+            db.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
         for table, columns in STAGED.items():
             if table in METADATA:
                 load_metadata(db, path, table, columns, schema)
@@ -96,9 +96,7 @@ def load(
             schema = replace(schema, events=_events(db, schema))
             _load_diagnostics(db, path, schema)
         if not in_folder:
-            db.execute(
-                f"DETACH {identifier(schema.source)}"
-            )  # first: what is dropped then is looked up in no file
+            db.execute("DETACH source")  # first: what is dropped then is looked up in no file
         _drop_staged(db)
     except (duckdb.Error, sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(file_name, path, error) from error
@@ -108,7 +106,7 @@ def load(
 def _drop_staged(db: duckdb.DuckDBPyConnection) -> None:
     for kind in ("view", "table"):
         for (name,) in db.execute(
-            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE database_name = current_database() AND starts_with({kind}_name, 'staged_')"
+            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE starts_with({kind}_name, 'staged_')"
         ).fetchall():
             db.execute(f"DROP {kind} {identifier(name)}")
 
@@ -172,7 +170,7 @@ def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> N
                 rows = f'(FROM {schema.relation(table)} WHERE "start" IN (SELECT min(start_ns) FROM op_row GROUP BY descriptor))'
             else:
                 query = f'SELECT * FROM {identifier(table)} WHERE CAST("start" AS INTEGER) IN {among}'
-                rows = f"sqlite_query({quoted(schema.source)}, {quoted(query)})"
+                rows = f"sqlite_query('source', {quoted(query)})"
             _stage(db, table, STAGED[table], schema, rows)
     run_sql(db, "formats/op_descriptor")
     found = db.execute("SELECT count(*) FROM op_descriptor").fetchone()
@@ -446,7 +444,7 @@ def mend(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> int:
     # the scanner knows no text as bytes, so SQLite spells them
     hexed = (f"CASE WHEN {one} IS NOT NULL THEN hex({one}) END AS {one}" for one in texts)
     query = f"SELECT {', '.join([*others, *hexed])} FROM {identifier(table)}"
-    rows = f"sqlite_query({quoted(schema.source)}, {quoted(query)})"
+    rows = f"sqlite_query('source', {quoted(query)})"
     mended, count = identifier(f"mended_{table}"), 0
     db.execute(f"CREATE OR REPLACE TEMP TABLE {mended} (raw BLOB, said VARCHAR)")
     for column in texts:

@@ -110,19 +110,14 @@ class Schema:
     mended: dict[str, str] = field(
         default_factory=dict
     )  # tables whose texts could not be read: what stands for them
-    source: str = ""  # as what an export in SQLite is attached
 
     def has(self, table: str) -> bool:
         """Whether the table is there (it may be empty)."""
         return table in self.tables
 
     def relation(self, table: str) -> str:
-        """What the table is in SQL; an export in SQLite is attached."""
-        return (
-            self.mended.get(table)
-            or self.relations.get(table)
-            or f"{identifier(self.source)}.{identifier(table)}"
-        )
+        """What the table is in SQL; an export in SQLite is attached as `source`."""
+        return self.mended.get(table) or self.relations.get(table) or f"source.{identifier(table)}"
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:

@@ -33,9 +33,7 @@ class Places:
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         rows = db.execute("SELECT label, text FROM range_text ORDER BY label").fetchall()
-        found = db.execute(
-            "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name = 'step_text'"
-        ).fetchone()
+        found = db.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'step_text'").fetchone()
         known = db.execute("SELECT label FROM step_text").fetchall() if found and found[0] else []
         steps = {label for (label,) in known}
         names: dict[str, int] = {}
