@@ -150,7 +150,8 @@ def test_processes_killed_at_their_start_are_replaced_or_named(killed, paths, tm
     [
         ([1, 1], Reading(), 2, True),
         ([1], Reading(), 1, True),
-        ([100, 100], Reading(), 2, False),
+        ([100, 100], Reading(), 2, True),
+        ([300, 300], Reading(), 2, False),  # more than half a GiB together
         ([100, 100], Reading(memory_limit="1GiB"), 1, True),
         ([1000, 1000], Reading(), 1, True),  # together more than is asked of any machine
         ([1] * 40, Reading(), 4, False),
