@@ -145,7 +145,7 @@ _IN_SENTENCES = {
 # What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
 _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
-_KINDS = {"gemm": "GEMM", "attention": "attention", "communication": "NCCL"}
+KINDS = {"gemm": "GEMM", "attention": "attention", "communication": "NCCL"}
 
 
 def title(finding: Finding, unit: str = "step") -> str:
@@ -268,7 +268,7 @@ def brief(name: str) -> str:
         word = types[-1] if types else function
         word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _bare(word)).lower()
     word = _bare(word)
-    kind = _KINDS.get(category(name))
+    kind = KINDS.get(category(name))
     if kind and (len(word) > 20 or word.startswith("nvjet")):
         return kind
     return shorten(word, _LONGEST)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from tracediff.kernels.names import short
 from tracediff.model import Result, StructureRow
 from tracediff.report import units
-from tracediff.report.causes import brief
+from tracediff.report.causes import KINDS, brief
+from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
 _MOST = 3  # in the first sentences
+_LONGEST = 40  # characters of a kernel
 _MAIN = 0.5  # of the change of all kernels: a range that holds more of it is named in their place
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
@@ -61,10 +63,10 @@ def sentence(row: StructureRow) -> str:
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
         pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
-        return say(pattern, **slots | {"name": brief(short(row.name))})
+        return say(pattern, **slots | {"name": _own(row.name)})
     if row.kind in ("dtype", "grid"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
-        kernel = brief(short(row.name)) if row.kind == "grid" else row.name
+        kernel = _own(row.name) if row.kind == "grid" else row.name
         return say(f"count_{row.kind}", **slots | {"name": kernel, "before": one, "after": other})
     if row.kind == "copies":
         return _copies(row, slots)
@@ -83,6 +85,12 @@ def sentence(row: StructureRow) -> str:
     if row.kind == "ranges":
         return say("count_range", **slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
+
+
+def _own(name: str) -> str:
+    """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several."""
+    said = brief(short(name))
+    return shorten(short(name), _LONGEST) if said in KINDS.values() else said
 
 
 _PLAIN = {
