@@ -63,9 +63,9 @@ def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tm
     # 200 * 10.5 + 200 * 3.5 + 40 * 7.5 us = 3.1 ms, and 200 * 8.3 us less; both launched everything as often
     assert result.verdict == "likely_improved"
     assert result.headline.what == (
-        "Likely faster with fast: GPU time of the capture 3.10 -> 1.44 ms (-1.66 ms, -53.5 %)."
+        "Likely faster with fast: GPU time per capture 3,100 -> 1,440 us (-1,660 us, -53.5 %)."
     )
-    assert result.headline.why == "-1.66 ms of it: faster gemm kernels."
+    assert result.headline.why == "-1,660 us of it: faster gemm kernels."
     gemm, norm = rows(result)["gemm"], rows(result)["norm"]
     # 10 and 11 us in turns: 10.5 us with a standard deviation of half a us; 1.7 and 2.7 us: 2.2 us
     assert (gemm.baseline.launches, gemm.candidate.launches) == (200, 200)

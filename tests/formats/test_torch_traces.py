@@ -283,7 +283,7 @@ def test_reports_of_traces_say_where_to_look_and_what_to_record():
         msgspec.structs.replace(one, level="likely") for one in loop.findings
     ]  # moments are of causes beyond noise
     assert "Open it in Perfetto" in render_html(msgspec.structs.replace(loop, findings=sure))
-    assert "Capture with <code>nsys -t python-gil</code>" in page
+    assert "capture with <code>nsys -t python-gil</code>" in page
     assert "CUPTI_ACTIVITY_KIND" not in page
     assert words.missing(found, "gil").endswith("on either side. Capture with nsys -t python-gil to see it.")
     assert words.missing(found, "gc").endswith("Capture with record_python_gc_info=True to see it.")

@@ -204,13 +204,12 @@ class _Host(NamedTuple):
 
 def _host(sample: Sample, noise: Noise) -> _Host:
     """Only the time that both sides have may move with the host."""
-    one, other = (
-        lever * values.mean(axis=0) for lever, values in zip(noise.lever, sample.values, strict=True)
-    )
-    if sample.speed is None:
+    one, other = (values.mean(axis=0) for values in sample.values)
+    if sample.speed is None:  # what the GPU hides is no part of a guess
         common = np.maximum(np.minimum(one, other), 0.0)
         unsure = Z0 if sample.hosts == "unknown" else 0.0
         return _Host(sample.values, np.where(noise.host, unsure * common, 0.0))
+    one, other = one * noise.lever[0], other * noise.lever[1]
     speed, gap = sample.speed, sample.gap
     beta, error = _slope(sample, noise)
     # as both hosts of the mean speed would take it
