@@ -75,7 +75,9 @@ def test_a_kernel_that_is_80_percent_faster_changed_by_its_own_launches(base, tm
     assert gemm.per_launch.level == "likely" and norm.per_launch.level == "within_noise"
     text = render_markdown(result)
     assert "No kernel changed" not in text and "Nothing changed" not in text
-    assert "| `gemm` | 200 | 10.50 ± 0.50 | 2.20 ± 0.50 | -79.0 % | 2.100 -> 0.440 | likely |" in text
+    assert (
+        "| `gemm` | 200 | 10,500.0 ± 501.3 -> 2,200.0 ± 501.3 | -79.0 % | 2.100 -> 0.440 | likely |" in text
+    )
     assert "per capture" in text and "per step" not in text
     page = render_html(result)
     assert "no kernel changed" not in page.lower() and "faster gemm kernels" in page
