@@ -82,3 +82,14 @@ def test_a_comparison_imports_nothing_of_pages_and_of_scipy_its_functions_alone(
 def test_a_comparison_of_exports_imports_nothing_that_was_not_asked_for(compared):
     assert set(NOT_ASKED_FOR) & compared == set()
     assert "tracediff.formats.nsys" in compared
+
+
+def test_a_page_says_nothing_of_a_home_that_cannot_be_written(tmp_path):
+    """matplotlib warns there that its cache of fonts stands elsewhere, which is no news of a report."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tracediff", "demo", "-f", "-q", "--html", "page.html"], cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": "/proc/nowhere", "TRACEDIFF_CACHE": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "<svg" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ Places on a sheet are in px from its upper left corner; matplotlib is imported w
 from __future__ import annotations
 
 import io
+import logging
 import math
 import re
 import textwrap
@@ -78,6 +79,9 @@ _ONE_AT_A_TIME = threading.RLock()  # the settings are those of the whole proces
 @contextmanager
 def canvas() -> Iterator[None]:
     """Draw with our settings alone, whatever the user's are."""
+    logging.getLogger("matplotlib").setLevel(
+        logging.ERROR
+    )  # where its cache of fonts stands is no news of ours
     import matplotlib
 
     plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
