@@ -31,9 +31,10 @@ def test_another_way_of_launching_is_named(result, one, other):
     for finding in group:
         assert finding.rank == 1 and finding.where.range == "[Executor] _forward_step"
         coverage = finding.facts.graph_coverage
-        assert (coverage.baseline, coverage.candidate) == (
-            launch.baseline.graph_coverage,
-            launch.candidate.graph_coverage,
+        # of generation steps: mixed ones are in the shares of all
+        assert sorted([coverage.baseline, coverage.candidate]) == [0, 1]
+        assert (coverage.candidate > coverage.baseline) is (
+            launch.candidate.graph_coverage > launch.baseline.graph_coverage
         )
         assert sum(part.delta_ns for part in finding.parts) == pytest.approx(finding.delta_ns)
 
@@ -44,7 +45,7 @@ def test_graphs_lead_and_gather_what_comes_of_them(compared):
     first = found.findings[0]
     assert first.facts.graph_coverage and first.delta_ns < -1_000_000
     assert {"launch_api", "host_work"} <= {part.cause for part in first.parts}
-    assert "of it: CUDA graphs launch 0 -> 91 % of all kernels." in found.headline.text
+    assert "of it: CUDA graphs launch 0 -> 100 % of all kernels." in found.headline.text
 
 
 def test_nothing_is_gathered_where_nothing_moved(result):

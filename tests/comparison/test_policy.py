@@ -116,9 +116,10 @@ def test_a_result_keeps_its_gates():
     gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "class-9.p99:+1us")))
     step, idle, launches, unknown = judged(Policy(gates, ()), FULL, DAY).gates.outcomes
     assert (step.text, step.metric, step.outcome, step.unit) == ("step:+3%", "step", "failed", "ns")
-    assert step.limit == pytest.approx(0.03 * FULL.step.baseline_ns)
-    assert (step.baseline, step.delta) == (FULL.step.baseline_ns, FULL.step.delta_ns)
-    assert (step.ci_low, step.ci_high) == (FULL.step.ci_low_ns, FULL.step.ci_high_ns)
+    said = FULL.observed  # the change of the first sentence
+    assert step.limit == pytest.approx(0.03 * said.baseline_ns)
+    assert (step.baseline, step.delta) == (said.baseline_ns, said.delta_ns)
+    assert (step.ci_low, step.ci_high) == (said.ci_low_ns, said.ci_high_ns)
     assert (idle.limit, idle.ci_low) == (1e9, None)  # a sum of categories has no interval
     before, after = (side.calls_per_step for side in (FULL.launch.baseline, FULL.launch.candidate))
     assert (launches.unit, launches.limit, launches.delta) == ("count", 10, after - before)

@@ -2,7 +2,7 @@
 
 Steps are compared within their phase. Of a phase,
     start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
-              is loaded; where they are most of a side's steps, they are what its steps are like, and only the first one is a start
+              is loaded; where they are most of a side's steps, of all phases, they are what its steps are like, and only the first one is a start
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
     rest      all but the start: the mean of a phase, at equal workload
@@ -338,28 +338,25 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
 
 
-def _starts(frame: Frame, mine: Bools, min_steps: int) -> Bools:
-    """The steps of a phase that are starts: all start-up steps of sides where they are few, else the first of each export.
-
-    Of fewer than `min_steps` per run nobody can say what its steps are like.
-    """
+def _starts(frame: Frame, mine: Bools) -> Bools:
+    """The steps of a phase that are starts: all start-up steps of sides where they are few, else the first of each export."""
     steps = frame.steps
-    side, every = steps["side"].to_numpy(), mine & steps["start_up"].to_numpy()
+    side, loads = steps["side"].to_numpy(), steps["start_up"].to_numpy()
+    every = mine & loads
     export = steps.select(
         pl.col("start_ns") == pl.col("start_ns").min().over("side", "run", "part", "rank", "device")
     )
     first = export.to_series().to_numpy()
     for one in np.unique(side[mine]):
         own = side == one
-        many = (mine & own).sum()
-        if many >= min_steps * frame.runs[one] and (every & own).sum() > START * many:
+        if loads[own].mean() > START:
             every = every & (first | ~own)
     return np.asarray(every)
 
 
 def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
     steps, notes = frame.steps, []
-    start = _starts(frame, mine, min_steps)
+    start = _starts(frame, mine)
     again = mine & ~start & steps["again"].to_numpy()
     rest = mine & ~start
     side = steps["side"].to_numpy()

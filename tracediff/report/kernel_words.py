@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from msgspec.structs import replace
 
-from tracediff.kernels.names import short
-from tracediff.model import KernelAnswer, KernelRow, KernelTypical, Result
-from tracediff.report import causes as titles
+from tracediff.model import KernelAnswer, KernelRow, Result
 from tracediff.report import names, units, words
 
 NOT_RECORDED = "not recorded"
@@ -91,76 +87,3 @@ def _narrow(row: KernelRow) -> bool:
     longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
     half = (row.ci_high_ns - row.ci_low_ns) / 2
     return words.tested_level(row) is not None and half <= _NARROW * longest
-
-
-# Launches that differ in every step, though their time is within noise.
-
-_MATCHED = {"added": "{after} added", "removed": "{before} removed"}
-_SAID = 3
-
-
-def recounted(result: Result) -> str:
-    """Say `Kernels: 2 GEMMs fused into 1 (16 -> 8 launches per generation step); their time ..., within noise.`; '' of none.
-
-    Of one phase; kernels whose time changed beyond noise are told as causes.
-    """
-    if result.verdict == "not_comparable":
-        return ""
-    found: dict[str, list[tuple[KernelRow, KernelTypical]]] = {}
-    for row in result.kernels:
-        for one in row.phases:
-            if one.level == "within_noise" and (one.counted or row.block >= 0):
-                found.setdefault(one.phase, []).append((row, one))
-    # the phase that the verdict is of before the others
-    for phase in sorted(result.phases, key=lambda one: one.phase != result.verdict_facts.phase):
-        rows = found.get(phase.phase, [])
-        moved = [(row, one) for row, one in rows if one.counted]
-        if moved:
-            break
-    else:
-        return ""
-    blocks = {row.block for row, _ in moved} - {-1}
-    beside = [(row, one) for row, one in rows if not one.counted and row.block in blocks]
-    delta = math.fsum(one.delta_ns for _, one in moved + beside)
-    per = words.per_step(phase.phase if len(result.phases) > 1 else "", unit=words.unit(result))
-    said = [
-        f"{_changed(row, one)} ({units.count(one.baseline_count)} -> {units.count(one.candidate_count)} launches {per})"
-        for row, one in moved[:_SAID]
-    ]
-    if len(moved) > _SAID:
-        said.append(f"{len(moved) - _SAID} more rows")
-    time = units.prose([delta]).signed(delta)
-    others = titles.joined(list(dict.fromkeys(_names(row)[0] or _names(row)[1] for row, _ in beside)))
-    of = f"together with {others}, which changed beside them, " if others else ""
-    return f"Kernels: {', '.join(said)}; {of}their time changed by {time} {per}, within noise."
-
-
-def _names(row: KernelRow) -> tuple[str, str]:
-    """The kernels of a row on both sides as a sentence names them; empty of none."""
-    before, after = (
-        titles.joined(list(dict.fromkeys(titles.spoken(short(name, 60)) for name in side.names)))
-        if side
-        else ""
-        for side in (row.baseline, row.candidate)
-    )
-    return before, after
-
-
-def _changed(row: KernelRow, one: KernelTypical) -> str:
-    """`2 GEMMs fused into 1`, `mul and silu fused into triton_silu`, `GEMM launched less often`."""
-    before, after = _names(row)
-    if row.match in _MATCHED:
-        return _MATCHED[row.match].format(before=before, after=after)
-    if row.match not in ("fused", "split"):
-        often = "more" if one.candidate_count > one.baseline_count else "less"
-        return f"{after or before} launched {often} often"
-    times = (
-        one.baseline_count / one.candidate_count
-        if row.match == "fused"
-        else one.candidate_count / one.baseline_count
-    )
-    verb = "fused into" if row.match == "fused" else "split into"
-    if before != after or times != round(times):
-        return f"{before} {verb} {after}"
-    many = f"{times:.0f} {before}s"
-    return f"{many} {verb} 1" if row.match == "fused" else f"1 {before} {verb} {times:.0f}"

@@ -15,7 +15,6 @@ from tracediff.report import (
     beside,
     blocks,
     first,
-    kernel_words,
     launch_words,
     phase_table,
     phrases,
@@ -151,15 +150,13 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
     page = link if re.search(r"\.html?$", link) else ""
     comparable = result.verdict != "not_comparable"
     judged = any(phase.judged for phase in result.phases)
-    recounted = kernel_words.recounted(result)
-    quiet = "" if judged or recounted else "The steps are too few to test causes."
+    quiet = "" if judged else "The steps are too few to test causes."
     what, *others = first.lines(result)
     return {
         "what": Markdown(f"**{verdict.sign} {markdown_prose(what, 700)}**"),
         "lines": others,
         "causes": [_cause(result, one, page, width) for one in causes[:CAUSES]],
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
-        "recounted": recounted,
         "differs": next(
             (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
         ),

@@ -13,7 +13,6 @@ from tracediff.report import (
     beside,
     blocks,
     first,
-    kernel_words,
     phase_table,
     phrases,
     remarks,
@@ -53,8 +52,6 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     for section in sections.sections(result):
         if section.depth <= 1:
             print_section(console, section, 1, top)
-    if recounted := kernel_words.recounted(result):
-        print_line(console, recounted)
     for beside_it in (result.ncu, result.trtexec, result.latencies):
         _section(beside_it, console, top)
     _doubts(result, console)
