@@ -120,13 +120,11 @@ def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]
         latencies = compare_files(options, ("baseline", "candidate"))
         adds.append(lambda result: replace(result, latencies=beside_steps(latencies, result)))
     if "kpi" in one:
-        from tracediff.companions.bench.compare import compare_kpi
+        from tracediff.companions.bench.compare import compare_kpi, step_times
         from tracediff.companions.bench.read import read as read_report
 
         reports, others = ([read_report(path) for path in side["kpi"]] for side in (one, other))
-        adds.append(lambda result: replace(
-            result, kpi=compare_kpi(reports, others, (result.step.baseline_ns, result.step.candidate_ns))
-        ))  # fmt: skip
+        adds.append(lambda result: replace(result, kpi=compare_kpi(reports, others, step_times(result))))
     return adds
 
 

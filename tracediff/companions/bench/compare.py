@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ NO_CHANGE = 0.005  # below this part of the larger side a figure has not moved: 
 # One of these a step and request, and a mean like the step time of the trace: neither a tail nor the median is made of
 # mean steps (a pause in every fifth step moves the mean and leaves the median).
 _PER_STEP = re.compile(r"(tpot|itl|host_step_time|device_step_time)_(generation_)?mean_ms\Z")
+_UNKNOWN = (math.nan, math.nan)
 _ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft", "tpot", "itl", "e2e",
           "host_step_time", "device_step_time")  # fmt: skip
 
@@ -36,26 +37,28 @@ _ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft",
 def compare_kpi(
     baseline: Sequence[KpiReport],
     candidate: Sequence[KpiReport],
-    step_ns: tuple[float, float],
+    step_ns: Mapping[str, tuple[float, float]],
 ) -> Kpi:
     """Return the figures that both sides have; with several reports a side, the mean of those that have it.
 
-    `step_ns`: the step times of the trace, baseline and candidate. `explained` is the share of a figure's delta that the
-    trace's step-time delta makes up:
+    `step_ns`: mean step times of the trace, baseline and candidate, of all steps ("") and of phases. `explained` is the share of a
+    figure's delta that the trace's step-time delta makes up:
 
         explained = (step_candidate - step_baseline) / tokens a step / (figure_candidate - figure_baseline)
 
     of means that are one step long: TPOT, ITL, host and device step time. `tokens a step` is 1, but for TPOT with speculative
     decoding: the baseline's `tokens_per_step`, where its reports have it. None for other figures, where the figure moved by
-    less than `NO_CHANGE`, and where a step time is not finite.
+    less than `NO_CHANGE`, and where a step time is not finite. A figure of generation steps is explained by those.
     """
     sides = (_means(baseline), _means(candidate))
     tokens = sides[0].get("tokens_per_step")
-    step_delta_ms = (step_ns[1] - step_ns[0]) / 1e6
     rows = []
     for name in sorted(sides[0].keys() & sides[1].keys(), key=_sort_key):
         before, after = sides[0][name], sides[1][name]
-        per_step = step_delta_ms / tokens.value if tokens and name.startswith("tpot_") else step_delta_ms
+        before_ns, after_ns = step_ns.get("generation" if "_generation_" in name else "", _UNKNOWN)
+        per_step = (after_ns - before_ns) / 1e6
+        if tokens and name.startswith("tpot_"):
+            per_step /= tokens.value
         rows.append(
             KpiRow(
                 name, before.unit, before.better, before.value, after.value, after.value - before.value,
@@ -68,6 +71,13 @@ def compare_kpi(
         rows=rows,
         note=_note(baseline, candidate, sides),
     )
+
+
+def step_times(result: Result) -> dict[str, tuple[float, float]]:
+    """Mean step times of a comparison, baseline and candidate, ns: of all steps (""), and of each phase that was compared."""
+    means = {one.phase: one.mean for one in result.phases}
+    phases = {phase: (mean.baseline_ns, mean.candidate_ns) for phase, mean in means.items() if mean}
+    return phases | {"": (result.step.baseline_ns, result.step.candidate_ns)}
 
 
 def show_kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
@@ -190,7 +200,7 @@ def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] 
     baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
     kpi = None
     if baseline and candidate:
-        kpi = compare_kpi(baseline, candidate, (result.step.baseline_ns, result.step.candidate_ns))
+        kpi = compare_kpi(baseline, candidate, step_times(result))
     note = _cost_note(bundle, warn)
     if note:
         kpi = kpi or Kpi(source_baseline="", source_candidate="", rows=[])
