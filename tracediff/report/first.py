@@ -201,17 +201,17 @@ def _limit(result: Result, observed: Observed) -> str:
     both = f"{runs.baseline} + {runs.candidate}"
     if share < _PART:
         return say("share", share=units.share(share))
+    host = observed.host_speed_ns
+    cpu = {"size": _unit(observed).size(abs(host)), "speed": "slower" if host > 0 else "faster"}
     if result.verdict_facts.host:
-        return say("hidden", speed=_speed(result, observed))
+        return say("hidden", **cpu)
     if result.verdict not in words.MOVED:
         if observed.ci_low_ns <= 0 <= observed.ci_high_ns:
             return say("within")
         if words.unit(result) == "capture":
             return say("work")
-    host = observed.host_speed_ns
     if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
-        word = "slower" if host > 0 else "faster"
-        return say("host", size=_unit(observed).size(host), speed=word)
+        return say("host", **cpu)
     if min(runs.baseline, runs.candidate) == 1:
         return say("lone")
     if observed.hosts == "one":
@@ -223,12 +223,6 @@ def step_of(result: Result, phase: str) -> str:
     """`generation step`; `step` of programs whose labels tell no phases."""
     unit = words.unit(result)
     return unit if unit != "step" or phase in ("", "step") else f"{phase} step"
-
-
-def _speed(result: Result, observed: Observed) -> str:
-    phase = next((one for one in result.phases if one.phase == observed.phase), None)
-    ratio = phase.host_speed if phase and phase.host_speed else 1.0
-    return f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'}"
 
 
 def _typical(result: Result) -> str:

@@ -52,7 +52,7 @@ PATTERNS: dict[str, str] = {
     "few": "{runs} runs are too few to confirm it",
     "lone": "one run a side, so the interval is an assumption",
     "host": "up to {size} of it may be a {speed} CPU",
-    "hidden": "it vanishes at equal CPU speed ({speed} on this candidate)",
+    "hidden": "up to {size} of it may be a {speed} CPU, and identical runs differ by the rest",
     "share": "only {share} of the step time was compared",
     "within": "identical runs differ by as much",
     "work": "but captures may hold other amounts of work",

@@ -173,6 +173,9 @@ def _advice(finding: Finding, result: Result) -> str:
         return ""
     if finding.facts.late_rank is not None:
         return f"find out what made rank {finding.where.rank} late"
+    coverage = finding.facts.graph_coverage
+    if coverage is not None and coverage.candidate < coverage.baseline:
+        return "find out why CUDA graphs no longer launch these kernels: a capture that failed, a shape without a graph, a setting"
     if finding.facts.match == "replaced":
         return "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute"
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
