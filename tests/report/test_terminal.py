@@ -11,7 +11,6 @@ from rich.console import Console
 
 from tests.report import sample
 from tests.report.golden import check
-from tracediff import model as m
 from tracediff.model import Result
 from tracediff.report import kernel_words, waterfall
 from tracediff.report.html import render_html
@@ -144,41 +143,6 @@ def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> N
         msgspec.structs.replace(whole, kernels=[*calm, whole.kernels[0]])
     )
     assert whole.kernels[0].level != "within_noise" and len(whole.kernels) == 8
-
-
-@pytest.mark.parametrize(
-    ("match", "counts", "said"),
-    [
-        ("exact", (8, 6), "gemm launched less often (8 -> 6 launches per step)"),
-        ("split", (4, 12), "1 gemm split into 3 (4 -> 12 launches per step)"),
-        ("fused", (3, 2), "gemm fused into gemm (3 -> 2 launches per step)"),
-        ("added", (0, 8), "gemm added (0 -> 8 launches per step)"),
-        ("removed", (8, 0), "gemm removed (8 -> 0 launches per step)"),
-    ],
-)
-def test_a_number_of_launches_is_told_though_its_time_is_within_noise(match, counts, said) -> None:
-    """Two rows of one changed block: -3 and +1 us."""
-    whole = sample.full()
-    of = [
-        m.KernelTypical(
-            "generation", 0, 0, ns, ns - 9_000, ns + 9_000, "within_noise", *counts, counted=counted
-        )
-        for ns, counted in ((-3_000, True), (1_000, False))
-    ]
-    gemm = m.KernelSide(["gemm"], count_per_step=8, ns_per_step=100, mean_ns=12.5)
-    row = msgspec.structs.replace(
-        whole.kernels[0], match=match, level="within_noise", block=4, baseline=gemm, candidate=gemm
-    )
-    silu = m.KernelSide(["silu"], count_per_step=8, ns_per_step=100, mean_ns=12.5)
-    beside = msgspec.structs.replace(row, baseline=silu, candidate=silu)
-    rows = [
-        msgspec.structs.replace(one, phases=[phase]) for one, phase in zip((row, beside), of, strict=True)
-    ]
-    text = " ".join(render(msgspec.structs.replace(whole, kernels=rows, phases=whole.phases[1:])).split())
-    together = "together with silu, which changed beside them, their time changed by -2.00 us per step"
-    assert f"Kernels: {said}; {together}, within noise." in text
-    text = " ".join(render(msgspec.structs.replace(whole, kernels=rows[:1], phases=whole.phases[1:])).split())
-    assert f"Kernels: {said}; their time changed by -3.00 us per step, within noise." in text
 
 
 def test_kernels_of_one_side_alone_are_not_said_to_have_changed() -> None:
