@@ -10,16 +10,15 @@ from rich.console import Console
 from tracediff.formats.recognise import counted
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
 from tracediff.report import units
+from tracediff.report.blocks import Code, Strong
 from tracediff.report.console import print_blocks
 from tracediff.report.document import (
     Block,
-    Code,
     Heading,
     Items,
     Number,
     Paragraph,
     Span,
-    Strong,
     Table,
     markdown,
 )

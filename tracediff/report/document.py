@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracediff.report import blocks
+from tracediff.report.blocks import Code, Fill, Strong
 from tracediff.report.escape import (
     Markdown,
     markdown_block,
@@ -16,24 +17,6 @@ from tracediff.report.escape import (
     markdown_figure,
     markdown_prose,
 )
-
-
-class Code(str):
-    """A name out of a trace, a file or a command."""
-
-    __slots__ = ()
-
-
-class Strong(str):
-    """Prose that stands out."""
-
-    __slots__ = ()
-
-
-class Fill(str):
-    """What the author of the document has to add."""
-
-    __slots__ = ()
 
 
 class Number(str):

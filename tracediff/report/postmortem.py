@@ -31,18 +31,16 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.blocks import Code, Fill, Strong
 from tracediff.report.document import (
     Block,
-    Code,
     Figure,
-    Fill,
     Heading,
     Items,
     Listing,
     Number,
     Paragraph,
     Span,
-    Strong,
     Table,
     of_section,
     plain,

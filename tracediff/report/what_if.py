@@ -10,17 +10,16 @@ from tracediff.formats.recognise import counted
 from tracediff.model.causes import CATEGORIES
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
 from tracediff.report import units
+from tracediff.report.blocks import Code, Strong
 from tracediff.report.causes import CAUSES
 from tracediff.report.console import print_blocks
 from tracediff.report.document import (
     Block,
-    Code,
     Heading,
     Items,
     Number,
     Paragraph,
     Span,
-    Strong,
     Table,
     markdown,
 )

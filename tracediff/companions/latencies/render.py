@@ -15,16 +15,15 @@ from tracediff.companions.model import (
 )
 from tracediff.model import Check
 from tracediff.report import units, words
+from tracediff.report.blocks import Code, Strong
 from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
 from tracediff.report.document import (
     Block,
-    Code,
     Heading,
     Items,
     Number,
     Paragraph,
     Span,
-    Strong,
     Table,
     markdown,
 )
