@@ -74,8 +74,12 @@ def test_a_cell_is_one_code_span(text: str) -> None:
     assert len(cells) == 2, "a pipe in a name must not make a cell"
     children = cells[0].children or []
     assert [child.type for child in children] == ["code_inline"]
-    shown = children[0].content.replace("\u00a6", "|").strip()
-    assert shown == escape.visible(" ".join(text.split())).strip()
+    # A pipe after a backslash is shown as a broken bar, and a broken bar of the name as itself: one to a reader.
+    shown, told = (
+        value.replace("\u00a6", "|").strip()
+        for value in (children[0].content, escape.visible(" ".join(text.split())))
+    )
+    assert shown == told
 
 
 @harmful
