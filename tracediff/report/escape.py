@@ -82,7 +82,7 @@ _LEADING = re.compile(r"[-+=#](?=[\s=#-]|$)|>|/(?=\w)|\d{1,9}(?=[.)](?:\s|$))")
 _CODE = re.compile(
     r"--[a-z][a-z-]*[ =]'[^'`|]*'"  # an option with its value
     # a user, an issue; on GitLab also a merge request, milestone, label, snippet, epic, alert
-    r"|(?<![\w.:/-])[\w.:/-]*+[@#!%~$&^](?=\w)[\w.:/@#!%~$&^-]*\w|\bGH-\d+"
+    r"|(?<![\w.:/-])[\w.:/-]*+[@#!%~$&^](?=\w)[\w.:/@#!%~$&^-]*\w|\bGH-\d\w*"
     r"|(?i:https?|ftp|mailto|xmpp|www)[:.](?:[^\s`|<>()[\]]*[\w/])?"
     r"|\b[0-9a-f]{7,}\b"  # a commit
 )
