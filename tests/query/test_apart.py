@@ -98,6 +98,13 @@ def test_what_writes_or_changes_the_connection_is_refused(text, path):
     assert apart.run(path, "SELECT 'a checkpoint' AS word", 5, TIGHT)[0].frame.item() == "a checkpoint"
 
 
+def test_what_a_library_prints_is_no_answer(path, monkeypatch):
+    printing = "from tracediff.query import guard; import os; was = guard.run; guard.run = lambda *a: (os.write(1, b'100 %'), was(*a))[1]; "
+    monkeypatch.setattr(apart, "_PROGRAM", apart._PROGRAM.replace("from tracediff", printing + "from tracediff"))
+    (answer,) = apart.run(path, "SELECT 1 AS x", 5, TIGHT)
+    assert answer.frame.item() == 1
+
+
 def test_the_answers_of_both_ways_are_the_same(tables_of):
     text = (
         "SELECT sum(i) AS total, avg(i) AS mean, min(i) = 0 AS flag, 'x' AS word, NULL::INTEGER AS nothing, INTERVAL 1 DAY AS span,"
