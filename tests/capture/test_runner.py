@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.capture.conftest import SECRET
 from tests.capture.stand_ins import StandIns, manifest_of
@@ -21,6 +22,7 @@ from tests.failing import failing
 from tracediff.capture.machine import import_raw, need_nsys, recorded_command, versions
 from tracediff.capture.plan import Plan, plan_from
 from tracediff.capture.runner import Runner, forget_environment
+from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import is_bundle, read_bundle
 
@@ -257,13 +259,61 @@ def test_the_environment_is_removed_from_an_export(tmp_path: Path) -> None:
             ["a", "--max_num_tokens", "8192", "--tokenizer", "t"],
         ),
         (["a", "--hf-token", "x", "b"], ["a", "--hf-token", "(not recorded)", "b"]),
-        (["curl", "-H", "Authorization: Bearer x"], ["curl", "-H", "(not recorded)"]),
+        (["curl", "-H", "Authorization: Bearer x"], ["curl", "-H", "Authorization:(not recorded)"]),
         (["a", "http://u:p@h/x"], ["a", "http://h/x"]),
         (["PASSWORD=x", "a"], ["PASSWORD=(not recorded)", "a"]),
     ],
 )
 def test_values_of_secret_arguments_are_not_recorded(words: list[str], recorded: list[str]) -> None:
     assert recorded_command(words) == recorded
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ['--kwargs={"token":"HUNTER2"}'], ['--kwargs={"a": 1, "api_token": "x HUNTER2"}'], [r'{\"token\": \"HUNTER2\"}'], ["--header", "X-Api-Key:HUNTER2"],
+        ["--password", "-HUNTER2"], ["--password", "--HUNTER2"], ["--set", "a=1,token=HUNTER2"], ["https://h/x?a=1&sig=HUNTER2"],
+        ["hf_HUNTER2HUNTER2"], ["a=hf_HUNTER2HUNTER2"], ["bash", "-c", 'HF_TOKEN="a HUNTER2" python x'], ["HF_TOKEN=a HUNTER2"],
+        ["sh", "-c", "python x --api-key HUNTER2 --tp 2"], ["sh", "-c", "python x --api-key 'a HUNTER2' y"], ["sh", "-c", "curl -u 'x' -H 'Cookie: HUNTER2"],
+        ["--model=s3://AKIAHUNTER2HUNTER21:x@h/y"], ["ghp_HUNTER2HUNTER21"], ["--auth", "https://u:HUNTER2@h/"], ["export PGPASSWORD = HUNTER2"],
+    ],
+)  # fmt: skip
+def test_no_secret_is_recorded_however_it_is_given(words: list[str]) -> None:
+    assert "HUNTER2" not in " ".join(recorded_command(words))
+
+
+def test_what_is_no_secret_stays() -> None:
+    words = [
+        "--max-tokens=5",
+        "--tokenizer",
+        "t",
+        "--signal=2",
+        "design=1",
+        "task-12345678",
+        "https://h:80/x?a=1",
+        "bash",
+        "-c",
+        "a --tp 2; b",
+    ]
+    assert recorded_command(words) == words
+
+
+def test_no_program_gets_a_token_of_the_job(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither build nor program, nor the Python that is asked for versions; what the plan itself sets stays."""
+    for name in ("GITHUB_TOKEN", "GITLAB_TOKEN", "CI_JOB_TOKEN"):
+        monkeypatch.setenv(name, "of-the-job")
+    said = tmp_path / "said"
+    script = tmp_path / "program.sh"
+    script.write_text(f"#!/bin/sh\nenv >> {said}\n")
+    script.chmod(0o755)
+    (tmp_path / "plan.toml").write_text(
+        f'command = "{script}"\nrepeats = 1\nmin_free_gib = 0\n[baseline]\n[candidate]\nenv = {{ GH_TOKEN = "of the plan" }}\n'
+    )
+    done = CliRunner().invoke(cli, ["capture", str(tmp_path / "plan.toml"), "-o", str(tmp_path / "bundle")])
+    assert done.exit_code == 0, done.output
+    assert "of-the-job" not in said.read_text() and said.read_text().count("GH_TOKEN=of the plan") == 1
 
 
 @pytest.mark.parametrize(("report", "slug"), [("none", "nsys-no-report"), ("qdstrm", "nsys-import-failed")])

@@ -100,7 +100,9 @@ def test_what_writes_or_changes_the_connection_is_refused(text, path):
 
 def test_what_a_library_prints_is_no_answer(path, monkeypatch):
     printing = "from tracediff.query import guard; import os; was = guard.run; guard.run = lambda *a: (os.write(1, b'100 %'), was(*a))[1]; "
-    monkeypatch.setattr(apart, "_PROGRAM", apart._PROGRAM.replace("from tracediff", printing + "from tracediff"))
+    monkeypatch.setattr(
+        apart, "_PROGRAM", apart._PROGRAM.replace("from tracediff", printing + "from tracediff")
+    )
     (answer,) = apart.run(path, "SELECT 1 AS x", 5, TIGHT)
     assert answer.frame.item() == 1
 

@@ -50,8 +50,30 @@ _GPU_FIELDS = {
     "temperature_c": "temperature.gpu",
     "persistence": "persistence_mode",
 }
-_PRIVATE = re.compile(r"key|token(?!s|iz)|secret|passw|credential|auth|cookie|bearer", re.IGNORECASE)
+_NAME = r"key|token(?!s|iz)|secret|passw|credential|auth|cookie|bearer|(?<![a-z])sig(?![a-z])|signature"
+_PRIVATE = re.compile(_NAME, re.IGNORECASE)
+# A name like these anywhere in a word, in quotes or not: `a=1,token=S`, `{"token": "S"}`, `?sig=S`. All that follows is hidden.
+_SET = re.compile(rf"""(?:{_NAME})[\w.-]*[\\"']*\s*[=:](?!//)""", re.IGNORECASE)
+# An option in a script for a shell, with its value.
+_OPTION = re.compile(rf"""((?:^|\s)--?[\w-]*(?:{_NAME})[\w-]*\s+)("[^"]*"|'[^']*'|\S+)""", re.IGNORECASE)
+# What a secret by itself begins with, by whoever gave it.
+_KNOWN_SECRET = re.compile(
+    r"(?<![A-Za-z0-9])(?:hf_|gh[oprsu]_|github_pat_|glpat-|sk-|nvapi-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|pypi-|npm_|eyJ)[\w.=+/-]{8,}"
+)
 _HIDDEN = "(not recorded)"
+# What forges and runners of CI put into the environment of a job.
+TOKENS = (
+    "GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "GITLAB_TOKEN", "CI_JOB_TOKEN", "CI_BUILD_TOKEN", "CI_JOB_JWT", "CI_JOB_JWT_V1", "CI_JOB_JWT_V2", "CI_REPOSITORY_URL",
+    "CI_REGISTRY_PASSWORD", "CI_DEPLOY_PASSWORD", "CI_DEPENDENCY_PROXY_PASSWORD", "SYSTEM_ACCESSTOKEN", "BUILDKITE_AGENT_ACCESS_TOKEN",
+    "CIRCLE_OIDC_TOKEN", "CIRCLE_OIDC_TOKEN_V2", "BITBUCKET_STEP_OIDC_TOKEN",
+)  # fmt: skip
+
+
+def forget_tokens() -> None:
+    """Take the tokens of a job of CI out of this process's environment: no program that it starts gets one, unless a plan names it."""
+    for name in TOKENS:
+        os.environ.pop(name, None)
 
 
 def run(
@@ -178,22 +200,19 @@ def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def recorded_command(words: Sequence[str]) -> list[str]:
-    """A command line without the values of arguments that are named like a secret."""
+    """A command line without secrets: what follows a name of one, in the same word or as the next, and what looks like one."""
     out: list[str] = []
     hide = False
     for word in words:
-        name, equals, _ = word.partition("=")
-        if hide and not word.startswith("-"):
-            out.append(_HIDDEN)
-        elif len(parts := word.split()) > 1:  # a script for a shell, a header
-            header = _PRIVATE.search(parts[0]) and parts[0].endswith(":")
-            out.append(_HIDDEN if header else " ".join(recorded_command(parts)))
-        elif equals and _PRIVATE.search(name):
-            out.append(f"{name}={_HIDDEN}")
-        else:
-            out.append(re.sub(r"://[^@/]*@", "://", word))
-        hide = not equals and word.startswith("-") and _PRIVATE.search(word) is not None
+        out.append(_HIDDEN if hide else _recorded_word(word))
+        hide = word.startswith("-") and "=" not in word and _PRIVATE.search(word) is not None
     return out
+
+
+def _recorded_word(word: str) -> str:
+    shown, named, _ = word.partition(found[0]) if (found := _SET.search(word)) else (word, "", "")
+    shown = _OPTION.sub(rf"\1{_HIDDEN}", _KNOWN_SECRET.sub(_HIDDEN, re.sub(r"://[^@/]*@", "://", shown)))
+    return f"{shown}{named}{_HIDDEN}" if named else shown
 
 
 def clocks_locked() -> bool | None:

@@ -48,8 +48,10 @@ def bisect(request: BisectRequest, output: Output, folder: Path, page: Path | No
     interval of the difference is beyond the limit, good once it is below. A commit that does not build, that cannot be
     compared or where noise decides is skipped. Your checkout stays as it is.
     """
+    from tracediff.capture.machine import forget_tokens
     from tracediff.session import bisect_request, compare_request
 
+    forget_tokens()
     check(output, BY_NAME["bisect"])
     comparison = Output(html=page, overwrite=output.overwrite, quiet=True)
     check(comparison)

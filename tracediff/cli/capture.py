@@ -215,9 +215,10 @@ def capture(
     """
     from tracediff.capture.checkout import check_out, located
     from tracediff.capture.launch import left_out, shown
-    from tracediff.capture.machine import gpus
+    from tracediff.capture.machine import forget_tokens, gpus
     from tracediff.capture.runner import Runner
 
+    forget_tokens()
     switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
     flags |= {name: on or None for name, on in switches.items()}
     bundle = output or Path("tracediff-bundle")
