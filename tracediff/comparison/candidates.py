@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.comparison.cells import RARE_TIMES, IdleKey, Measured
 from tracediff.comparison.evidence import Idle, kernels_of_both
 from tracediff.comparison.places import SURE, Judgement, Place
 from tracediff.execution.sides import Side, stacked
@@ -65,6 +65,7 @@ class Candidate:
     names: frozenset[str] = frozenset()  # of all its kernels, as they are shown
     leading: frozenset[str] = frozenset()  # of those that it is named after
     kinds: frozenset[str] = frozenset()  # the categories of these
+    own: tuple[Place, ...] = ()  # its places, where it is several; without those that follow from them
     follow: tuple[Place, ...] = ()  # the places that follow from the others
 
     @property
@@ -166,7 +167,8 @@ class Describe:
             candidate_without_gc=without_gc[1],
             other_stream=self._crossed.get((key.thread, key.where)) if key.cause == "dependency" else None,
         )
-        if one.part == "tail":
+        in_rare = self._in_rare_steps(one)
+        if in_rare:
             facts = msgspec.structs.replace(facts, rare=self._rare(one, mine))
         candidate = Candidate(
             key.cause,
@@ -183,10 +185,18 @@ class Describe:
             facts,
             longest,
             (count.get(0, 0.0), count.get(1, 0.0)),
-            level=one.level if one.part == "typical" or _often(facts.rare) else "within_noise",
+            level=one.level if not in_rare or _often(facts.rare) else "within_noise",
             explained=one.score,
         )
         return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
+
+    @staticmethod
+    def _in_rare_steps(one: Judgement) -> bool:
+        """Whether rare steps hold the change of a place, as they hold that of a step."""
+        if one.part != "mean":
+            return one.part == "tail"
+        typical = one.phase.typical.estimate.delta[list(one.place.cells)]
+        return abs(one.delta) > RARE_TIMES * abs(float(typical.sum()))
 
     def _rare(self, one: Judgement, mine: pl.DataFrame) -> RareFact | None:
         """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
@@ -212,7 +222,7 @@ class Describe:
     def _of_kernels(self, one: Judgement) -> Candidate:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         rows = [self._row[cell] for cell in one.place.cells]
-        part = one.phase.typical if one.part == "typical" else one.phase.tail
+        part = one.phase.part(one.part)
         sizes = [abs(float(part.estimate.delta[cell])) for cell in one.place.cells]
         order = sorted(range(len(rows)), key=lambda at: -sizes[at])
         described = [self._of_row(rows[at], one, part.estimate, one.place.cells[at]) for at in order]
@@ -255,7 +265,10 @@ class Describe:
     ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         match = kernels.rows[row]
-        before, after = (float(count) for count in kernels.of_phase[phase, one.part][row])
+        before, after = (
+            float(count)
+            for count in kernels.of_phase[phase, "typical" if one.part == "typical" else "mean"][row]
+        )
         means = [
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
@@ -310,7 +323,7 @@ class Describe:
 
     def _of_one_rank(self, candidate: Candidate, mine: pl.DataFrame) -> Candidate:
         """Where one rank alone changed, the finding is that rank's, with that rank's size: the others wait for it."""
-        if candidate.level == "within_noise" or candidate.judged.part == "tail":
+        if candidate.level == "within_noise" or candidate.facts.rare or candidate.judged.part == "tail":
             return candidate
         phase, delta = candidate.judged.phase.steps, candidate.judged.delta
         ranks = sorted(self._m.frame.steps["rank"].unique().to_list())

@@ -135,7 +135,7 @@ PartName = Literal["typical", "tail", "mean"]
 
 @dataclass(frozen=True)
 class Part:
-    """The typical steps of a phase, what rare ones add to its mean (tail), or the mean of all: its sample and the estimate of every cell."""
+    """The typical steps of a phase, what rare ones add to the mean of all its steps (tail), or that mean: its sample and the estimate of every cell."""
 
     name: PartName
     sample: Sample
@@ -180,10 +180,20 @@ class PhaseCells:
         """Runs of each side that have such steps."""
         return len(self.run_numbers[0]), len(self.run_numbers[1])
 
+    @cached_property
+    def rare(self) -> bool:
+        """Whether rare steps hold the change: the mean moved far more than the typical step."""
+        delta = abs(float(self.mean.estimate.delta[STEP]))
+        return delta > max(RARE_TIMES * abs(float(self.typical.estimate.delta[STEP])), RARE * self.step_ns)
+
     @property
     def parts(self) -> tuple[Part, Part]:
-        """Typical and tail."""
-        return self.typical, self.tail
+        """What is judged: the typical step, and the mean where rare steps hold the change, else what they add to it."""
+        return self.typical, self.mean if self.rare else self.tail
+
+    def part(self, name: PartName) -> Part:
+        """The part of a name."""
+        return {"typical": self.typical, "tail": self.tail, "mean": self.mean}[name]
 
     @property
     def step_ns(self) -> float:
@@ -229,8 +239,12 @@ class Measured:
 
 
 STEP = 0  # the cell of the whole step
+RARE_TIMES, RARE = (
+    2.0,
+    0.05,
+)  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
 _RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
-_PHI = 1.4  # error of a mean over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out and blocks depend
+_PHI = 1.4  # error of a typical step over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out
 _LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
 _BEHIND = 0.02  # of a copy's time: with more of it behind other work, what is seen of it depends on when it was launched
 _NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)
@@ -345,16 +359,19 @@ def _phase_cells(
         _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
     )  # fmt: skip
     noise = Noise(usual * np.abs(typical.means[:2, :cells]), host, lever)
+    part = 1 - phase.start_share  # the mean is of all steps, the first ones too
     tail_values = [
-        one[:, :cells] - other[:, :cells] for one, other in zip(rest.values, typical.values, strict=True)
+        part * (one[:, :cells] - other[:, :cells])
+        for one, other in zip(rest.values, typical.values, strict=True)
     ]
-    tail_means = (rest.means - typical.means)[:2, :cells]
-    variance = [_PHI**2 * one[:cells] for one in rest.variance]
+    tail_means = part * (rest.means - typical.means)[:2, :cells]
+    variance = [part**2 * one[:cells] for one in rest.variance]
+    unseen = _unseen(layout, rest, weighted, cells)
     tail = Sample(
         (tail_values[0], tail_values[1]),
         speed,
         (variance[0], variance[1]),
-        _unseen(layout, rest, weighted, cells),
+        (part * unseen[0], part * unseen[1]),
         tail_values[2] if len(tail_values) > 2 else None,
         hosts=hosts,
     )
@@ -439,7 +456,7 @@ def _mean(
         if one.start is not None:
             scatter += (share * start_share * WAIT * one.start.means[:2, :cells]) ** 2
         for side, own in enumerate(one.rest.variance):
-            variance[side] += (ordinary * _PHI) ** 2 * own[:cells]
+            variance[side] += ordinary**2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
     speed = (kept[0][:, cells + 1], kept[1][:, cells + 1]) if hosts == "measured" else None

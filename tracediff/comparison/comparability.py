@@ -286,8 +286,8 @@ def _mix(rows: list[Stratum]) -> Check:
     ]
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "the sides have no steps of like workload in common", "fail")
-    common = f"only {100 * (1 - distance):.0f} % of the steps have a counterpart on the other side"
-    return _check("batch_mix", shares, f"the batches differ: {common}" if distance > 0.1 else "")
+    text = f"{100 * distance:.0f} % of the steps would have to be of another workload for the sides to have one mix; each workload counts alike"
+    return _check("batch_mix", shares, text if distance > 0.1 else "")
 
 
 def _dropped(sides: Sides) -> Check:

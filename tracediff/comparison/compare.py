@@ -59,8 +59,10 @@ from tracediff.comparison.verdict import (
     gpu_change,
     judge_phases,
     launched,
+    moved,
     odd_runs,
     phases_of,
+    spoken_of,
     step_of,
 )
 from tracediff.comparison.what_if import Names, with_projections
@@ -110,8 +112,8 @@ def compare(
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
-    judged = judge(measured)
     verdicts = judge_phases(measured)
+    judged = judge(measured, moved(verdicts))
     gpu = gpu_change(measured) if same else None
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
     facts = replace(facts, same_work=same, rung=rung)
@@ -134,7 +136,11 @@ def compare(
     gaps, gaps_left_out = tables.gap_rows(standardised)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
-    places, places_left_out = place_rows(measured, judged)
+    places, places_left_out = place_rows(
+        measured,
+        judged,
+        {one.steps.phase: spoken_of(one, verdicts[one.steps.phase]) for one in measured.phases},
+    )
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     counted = structure(sides, frame)
@@ -343,7 +349,7 @@ def _of_phases(measured: Measured, judged: Judged, phases: list[Phase]) -> list[
 
     def of(phase: PhaseCells, part: Part) -> Accounting:
         def level(cell: int, delta: float) -> Evidence:
-            of_it = ("typical",) if part.name == "typical" else ("typical", "tail")
+            of_it = ("typical", "tail") if part.name == "mean" and not phase.rare else (part.name,)
             found = [levels[key] for name in of_it if (key := (phase.steps.phase, name, cell)) in levels]
             along = [one.level for one in found if one.delta * delta > 0]
             return min(along, key=get_args(Evidence).index, default="within_noise")

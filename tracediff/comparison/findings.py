@@ -18,24 +18,25 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from tracediff.comparison.candidates import SIDES, Candidate, Describe, RankSize, replacement
-from tracediff.comparison.cells import Measured
+from tracediff.comparison.cells import Measured, PartName
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX
 from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
+    MOST,
     SURE,
     Judged,
     Judgement,
     joined,
 )
-from tracediff.comparison.verdict import MOVED
+from tracediff.comparison.verdict import MOVED, first_of
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
 from tracediff.model import (
@@ -65,7 +66,7 @@ from tracediff.model import (
     WaitFact,
     Where,
 )
-from tracediff.model.causes import CAUSES, SURELY
+from tracediff.model.causes import CAUSES, LISTED, SURELY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
@@ -77,9 +78,12 @@ _NAMING = ("kernel_fused", "kernel_split")
 
 
 def related(
-    candidates: list[Candidate], launch: Launch, structure: Sequence[StructureRow], first: str
+    candidates: list[Candidate],
+    launch: Launch,
+    structure: Sequence[StructureRow],
+    first: tuple[str, PartName],
 ) -> list[Candidate]:
-    """One candidate for each cause, in order. `first`: the phase of the verdict."""
+    """One candidate for each cause, in order. `first`: the phase and the part of it that the first sentence is of."""
     candidates = of_related_kernels(candidates)
     candidates = of_one_range(candidates, structure)
     candidates = with_synchronisation(candidates, launch)
@@ -87,8 +91,13 @@ def related(
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
     found = map(_counted, merged(candidates, first))
-    # what may be noise in another phase than that of the verdict explains nothing
-    return sorted(found, key=lambda one: (not one.sure and one.judged.phase.steps.phase != first, order(one)))
+
+    def rank(one: Candidate) -> tuple[bool, bool, tuple[float, float, str, str]]:
+        """What may be noise in another phase than that of the verdict explains nothing; what is not listed comes last."""
+        small = not one.sure and abs(one.interval[0]) < LISTED * one.judged.phase.step_ns
+        return small, not one.sure and one.phase != first[0], order(one)
+
+    return sorted(found, key=rank)
 
 
 _UNSURE = 0.5  # of its time: what may be noise goes before what is not where it is twice as large
@@ -112,11 +121,11 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         return main
     judged = joined([one.judged for one in (main, *own, *followers)])
     level = min((one.level for one in (main, *own)), key=LEVELS.index)
-    if level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
-        level = "likely"  # the time of all places together is beyond noise, though that of none of them is
     unsure = sum(one.judged.delta for one in followers if _doubtful(one))
-    if level in ("exact", "confirmed") and abs(unsure) > 0.5 * abs(judged.delta):
-        level = "likely"
+    if abs(unsure) > MOST * abs(judged.delta):
+        level = "within_noise"  # its counts are certain, its size is not
+    elif level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
+        level = "likely"  # the time of all places together is beyond noise, though that of none of them is
     parts = [part for one in sorted((main, *own), key=order) for part in one.as_parts()]
     parts += [part for one in sorted(followers, key=order) for part in one.as_parts(follows=True)]
     return replace(
@@ -129,6 +138,7 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         names=main.names.union(*(one.names for one in own)),
         leading=main.leading.union(*(one.leading for one in own)),
         key=main.key or main.judged.place,
+        own=tuple(place for one in (main, *own) for place in one.own or (one.judged.place,)),
         follow=(*main.follow, *(one.judged.place for one in followers)),
     )
 
@@ -583,32 +593,52 @@ def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) ->
 # Phases.
 
 
-def merged(candidates: list[Candidate], first: str) -> list[Candidate]:
-    """One candidate for each cause: in the phase of the verdict where it is more than noise there, else where it explains most."""
-    # what follows from a cause in the typical step does so in rare steps of the phase
-    follow = {
+def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Candidate]:
+    """One candidate for each cause: in the step of the first sentence where it is as sure there, else where it explains most."""
+    # what belongs to a cause in the typical step does so in the mean and in rare steps of the phase
+    known = {
         (one.phase, place): one.key
         for one in sorted(candidates, key=order, reverse=True)
-        for place in one.follow
+        for place in (*one.own, *one.follow)
     }
-    by_cause: dict[Any, dict[tuple[str, str], list[Candidate]]] = {}
+    by_cause: dict[Any, dict[tuple[str, PartName], list[Candidate]]] = {}
     for one in candidates:
-        key = one.key or follow.get((one.phase, one.judged.place), one.judged.place)
+        key = one.key or known.get((one.phase, one.judged.place), one.judged.place)
         by_cause.setdefault(key, {}).setdefault((one.phase, one.judged.part), []).append(one)
     out = []
     for parts in by_cause.values():
-        group = [united(rows[0], rows[1:]) for rows in (sorted(rows, key=order) for rows in parts.values())]
-        group.sort(key=order)
-        lead = next((one for one in group if one.phase == first and one.sure), group[0])
+        group = [_as_typical(rows, parts.get((phase, "typical"), [])) for (phase, _), rows in parts.items()]
+        group.sort(key=lambda one: (not one.sure, _place_of(one) != first, one.phase != first[0], order(one)))
+        lead = group[0]
         rest = [
             PhaseDelta(
-                one.phase, _part(one.judged), *one.interval, one.level,
+                one.phase, one.judged.part, *one.interval, one.level,
             )
             for one in group
             if one is not lead
         ]  # fmt: skip
         out.append(replace(lead, elsewhere=tuple(rest)))
     return out
+
+
+def _place_of(one: Candidate) -> tuple[str, PartName]:
+    return one.phase, one.judged.part
+
+
+def _as_typical(rows: Sequence[Candidate], typical: Sequence[Candidate]) -> Candidate:
+    """Candidates of one cause in one part of a phase as one: the mean step's named and put together as the typical step's is, where it has much of it."""
+    first, *others = sorted(rows, key=order)
+    if first.judged.part != "mean" or not typical:
+        return united(first, others)
+    model = min(typical, key=order)
+    followers = [one for one in (first, *others) if one.judged.place in model.follow]
+    own = [one for one in (first, *others) if one not in followers] or followers
+    whole = united(own[0], own[1:], [one for one in followers if one not in own])
+    if any(one.facts.rare for one in rows):
+        return whole
+    return replace(
+        model, judged=whole.judged, level=whole.level, parts=whole.parts, explained=whole.explained
+    )
 
 
 # Findings: one cause each, ranked by the time that its interval leaves where it is more than noise.
@@ -638,7 +668,9 @@ def find(
         for one in judged.rows
         if (measured.frame.once or not np.isnan(one.q)) and (_material(one) or describe.differs(one))
     ]
-    found = related(beside_other_work(candidates, structure), launch, structure, facts.phase)
+    first = first_of(measured, facts)
+    spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
+    found = related(beside_other_work(candidates, structure), launch, structure, spoken)
     causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]
@@ -657,7 +689,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         judged.runs[0].tolist(), judged.runs[1].tolist(), judged.baseline, judged.candidate
     )
     delta, low, high = one.interval
-    of = (judged.phase.typical if judged.part == "typical" else judged.phase.tail).estimate
+    of = judged.phase.part(judged.part).estimate
     total = (
         float(of.delta[0]) if of.clear[0] and one.sure else 0.0
     )  # of what may be nothing, and of nothing, there is no share
@@ -680,7 +712,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         p_value=_number(judged.p),
         q_value=_number(judged.q),
         facts=one.facts,
-        part=_part(judged),
+        part=judged.part,
         held=_held(judged, measured.sides),
         parts=list(one.parts or (one.alone if one.of_rank is None else ())),
         phases=list(one.elsewhere),
@@ -700,10 +732,6 @@ def _held(judged: Judgement, sides: tuple[Side, Side]) -> Held:
         for at in np.flatnonzero(~inside[side])
     ]
     return Held(int(inside[0].sum()), int(inside[1].sum()), names)
-
-
-def _part(judged: Judgement) -> Literal["typical", "tail"]:
-    return "tail" if judged.part == "tail" else "typical"
 
 
 def _number(value: float) -> float | None:

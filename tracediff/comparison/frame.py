@@ -6,7 +6,8 @@ Steps are compared within their phase. Of a phase,
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
     rest      all but the start: the mean of a phase, at equal workload
-The tail is rest - typical: what rare steps add to the mean. Each is a weighted sum over steps (see stats/workload.py).
+The tail is what rare steps add to the mean of all steps: rest - typical, times the part of the steps that are no start. Each is a
+weighted sum over steps (see stats/workload.py).
 A capture without steps is one step of so many rounds (execution/ladder.py): all its sums are per round.
 """
 

@@ -77,7 +77,7 @@ def _held(gate: Gate, found: Measured | str) -> GateOutcome:
     if isinstance(found, str):
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
-    change = f"{gate.metric} {_amount(gate, found.delta, '+')}" + (
+    change = f"{found.of or gate.metric} {_amount(gate, found.delta, '+')}" + (
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
     beyond = f"{change} exceeds {_amount(gate, limit)}"
@@ -88,9 +88,12 @@ def _held(gate: Gate, found: Measured | str) -> GateOutcome:
             blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
         return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}{at}", limit, found)
     if found.sure <= limit:
-        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise{at}", limit, found)
-    part = f", {_amount(gate, found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
-    return _outcome(gate, "failed", beyond + part + at, limit, found)
+        doubt = f"a repeat may show {_amount(gate, found.sure, '+')}" if found.sure > 0 else "may be noise"
+        return _outcome(gate, "inconclusive", f"{beyond}, but {doubt}{at}", limit, found)
+    least = (
+        "" if found.sure == found.delta else f"; a repeat would show {_amount(gate, found.sure, '+')} or more"
+    )
+    return _outcome(gate, "failed", beyond + least + at, limit, found)
 
 
 def _at(places: Sequence[str]) -> str:
@@ -113,8 +116,8 @@ def _outcome(
 
 def _percent(share: float) -> str:
     """Without a sign where it rounds to nothing: the amount beside it may have either."""
-    percent = round(100 * share, 1)
-    return f"{percent:+,.{0 if abs(percent) >= 100 else 1}f} %" if percent else "0.0 %"
+    whole = abs(share) >= 1
+    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{0 if whole else 1}f} %"
 
 
 def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:

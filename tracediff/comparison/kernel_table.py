@@ -144,7 +144,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         {
             (one.phase, part): np.round(per_step("count", weight), 9)
             for one in frame.phases
-            for part, weight in (("typical", one.typical), ("tail", one.mean))
+            for part, weight in (("typical", one.typical), ("mean", one.mean))
         },
         {phase: differs for phase, (differs, _) in facts.items()},
         {phase: certain for phase, (_, certain) in facts.items()},

@@ -4,7 +4,7 @@ QUANTITY    step, the change that the first sentence is of; a phase alone (gener
             steps hold the change; idle, busy; a category of the accounting, or its short
             name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
-PHASE.      in the typical step of that phase. Without it: the mean over all steps that are compared
+PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
             letters of any case, and `-`, `_` and a space are the same
 """
@@ -20,8 +20,19 @@ from typing import Final, Literal
 from tracediff.comparison.kernel_answer import rows_named
 from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
-from tracediff.model import CATEGORIES, Accounting, KernelTypical, Phase, PlaceRow, Result
+from tracediff.model import (
+    CATEGORIES,
+    Accounting,
+    Delta,
+    Evidence,
+    KernelTypical,
+    Phase,
+    PlaceRow,
+    Result,
+    Verdict,
+)
 from tracediff.model.causes import BUSY, CAUSES, IDLE
+from tracediff.model.observed import Observed
 from tracediff.trace.threads import OUTSIDE
 
 STEP: Final = "step"
@@ -42,7 +53,7 @@ SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 _PHASE = re.compile(rf"(?:{'|'.join(PHASES)}|class-\d+)\Z")
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
-_SLOWER = ("regressed", "likely_regressed")
+_LEVEL: dict[Verdict, Evidence] = {"regressed": "confirmed", "likely_regressed": "likely"}
 _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 _SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
@@ -182,7 +193,7 @@ def by_run(measure: Measure) -> Measure:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measure on both sides, ns or a count per step; `sure` is the part of the delta that is more than noise."""
+    """A measure on both sides, ns or a count per step; `sure` is the part of the delta that a repeat would show as well. of: the step that it is of."""
 
     baseline: float
     delta: float
@@ -191,6 +202,7 @@ class Measured:
     low: float | None = None  # interval of the delta, where there is one
     high: float | None = None
     places: tuple[str, ...] = ()  # that it sums, the longest first
+    of: str = ""  # the step whose time it is, in words
 
 
 def measured(measure: Measure, result: Result) -> Measured | str:
@@ -209,7 +221,9 @@ def measured(measure: Measure, result: Result) -> Measured | str:
         return _kernel(measure, result)
     if measure.quantity == STEP:
         return _of_phase(phase) if phase else _step(result)
-    books = result.accounting if phase is None else phase.accounting
+    books: Accounting | None = result.accounting
+    if phase is not None:  # of the step that the phase's verdict is of
+        books = phase.mean_accounting if phase.verdict_of == "mean" else phase.accounting
     if books is None:
         return f"the result holds no accounting of {measure.phase} steps"
     if measure.place:
@@ -226,7 +240,10 @@ def _category(measure: Measure, books: Accounting) -> Measured | str:
     return Measured(
         sum(books.baseline.get(name, 0.0) for name in names),
         sum(books.delta[name] for name in names),
-        sum(books.delta[name] for name in names if books.level.get(name) in SURE),
+        sum(
+            _sure(books.level.get(name), books.delta[name], books.ci_low.get(name), books.ci_high.get(name))
+            for name in names
+        ),
         low=books.ci_low.get(measure.quantity),  # a sum of categories has no interval of its own
         high=books.ci_high.get(measure.quantity),
     )
@@ -250,10 +267,18 @@ def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:
     return Measured(
         sum(row.baseline_ns for row in rows),
         sum(row.delta_ns for row in rows),
-        sum(row.delta_ns for row in rows if row.level in SURE),
+        sum(_sure(row.level, row.delta_ns, row.ci_low_ns, row.ci_high_ns) for row in rows),
         low=sum(row.ci_low_ns for row in rows),
         high=sum(row.ci_high_ns for row in rows),
     )
+
+
+def _sure(level: Evidence | None, delta: float, low: float | None, high: float | None) -> float:
+    """What a repeat would show of a change: all of one that many runs confirm, of a likely one what its interval leaves, of noise nothing."""
+    if level not in SURE:
+        return 0.0
+    end = low if delta > 0 else high
+    return end if level == "likely" and end is not None and end * delta > 0 else delta
 
 
 def names_of(row: PlaceRow) -> Sequence[str]:
@@ -281,21 +306,31 @@ def there(measure: Measure, places: Sequence[str], names: Iterable[str]) -> str:
 def _step(result: Result) -> Measured:
     """The change that the first sentence is of."""
     found, facts = result.observed, result.verdict_facts
-    sure = 0.0
-    if result.verdict in _SLOWER:
-        sure = found.delta_ns if found.ci_low_ns > 0 else max(facts.carried_ns or 0.0, 0.0)
+    measured = _of_step(
+        found, result.verdict, f"mean {_step_of(found.phase)}" if found.of == "mean" else STEP
+    )
+    if result.verdict not in _LEVEL or found.ci_low_ns > 0:
+        return measured
+    return replace(measured, sure=max(facts.carried_ns or 0.0, 0.0))
+
+
+def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str) -> Measured:
+    sure = _sure(_LEVEL.get(verdict), found.delta_ns, found.ci_low_ns, found.ci_high_ns) if verdict else 0.0
     unseen = (found.ci_high_ns - found.ci_low_ns) / 2
-    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns)
+    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns, of=of)
+
+
+def _step_of(phase: str) -> str:
+    return f"{phase} {STEP}" if phase not in ("", STEP) else STEP
 
 
 def _of_phase(phase: Phase) -> Measured | str:
     """The typical step of a phase; its mean where rare steps hold the change, as in the first sentence."""
-    found = phase.mean if phase.verdict_of == "mean" else phase.typical
+    of_mean = phase.verdict_of == "mean"
+    found = phase.mean if of_mean else phase.typical
     if found is None:
         return f"{phase.phase} steps were not compared"
-    sure = found.delta_ns if phase.verdict in _SLOWER else 0.0
-    unseen = (found.ci_high_ns - found.ci_low_ns) / 2
-    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns)
+    return _of_step(found, phase.verdict, f"mean {_step_of(phase.phase)}" if of_mean else phase.phase)
 
 
 def _count(quantity: str, result: Result) -> Measured | str:

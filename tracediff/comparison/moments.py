@@ -189,7 +189,7 @@ class _Finder:
         if finding.where.rank is not None and place.keys:
             mine &= self._rank == finding.where.rank
         mine &= self._rank == self._most_changed(mean, spent, lead, mine)
-        if finding.part == "tail":
+        if _in_rare_steps(finding):
             usual = self._mean(spent, typical * mine)
             far = usual + max(10_000.0, 0.5 * usual, 0.02 * phase.step_ns)
             return self._nearest(mine & (spent > far), spent)
@@ -219,7 +219,7 @@ class _Finder:
         mine = (self._side != self._side[lead]) & (self._rank == self._rank[lead])
         rest, typical, _ = (mine & (weight > 0) for weight in self._weights(phase))
         alike = self._workload == self._workload[lead]
-        by = self._ns.astype(float) if finding.part == "tail" else spent
+        by = self._ns.astype(float) if _in_rare_steps(finding) else spent
         for steps in (typical & alike, rest & alike, typical, rest):
             found = self._nearest(steps, by)
             if found is not None:
@@ -370,7 +370,7 @@ class _Finder:
     ) -> Moment:
         begin = int(scene.step["start_ns"])
         anchor, span = at
-        kind: Literal["typical", "rare", "beside"] = "rare" if finding.part == "tail" else "typical"
+        kind: Literal["typical", "rare", "beside"] = "rare" if _in_rare_steps(finding) else "typical"
         if span is None:
             span, kind = _until_next(scene, anchor.end if place.keys else anchor.start), "beside"
         moment = Moment(
@@ -415,6 +415,10 @@ class _Finder:
         copies = {one.copy for _, one in place.keys}
         only = key.copy if len(copies) == 1 else None
         return Idle(key.cause, key.thread, places, key.holder, only, self._m.with_gil).of_step(*at)
+
+
+def _in_rare_steps(finding: Finding) -> bool:
+    return finding.part == "tail" or finding.facts.rare is not None
 
 
 def _says(lane: Lane, column: Ints, text: str) -> Bools:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import SURE
-from tracediff.comparison.verdict import in_order, rare
+from tracediff.comparison.verdict import first_of
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
@@ -26,14 +26,12 @@ SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidat
 
 def observe(measured: Measured, facts: VerdictFacts, findings: Sequence[Finding]) -> Observed:
     """The change of the phase that the verdict rests on, in its typical step or in its mean."""
-    phases = in_order(measured.phases)
-    if not phases:
+    first = first_of(measured, facts)
+    if first is None:
         return NOTHING
-    one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
+    one, part = first
     if measured.frame.once:
         return _of_captures(measured, one, facts, findings)
-    # what carries the verdict, else what holds more of the change
-    part = one.mean if rare(one) and facts.basis not in ("phase", "part") else one.typical
     found = _observed(one, part.estimate, STEP, "mean" if part.name == "mean" else "typical")
     stops = _stops(measured, one) if part.name == "mean" else None
     return replace(found, parts=_parts(found, one, findings), stops=stops, hosts=part.sample.hosts)
@@ -62,11 +60,9 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
-    # the mean has first steps, too
-    share = 1.0 if found.of == "typical" else 1 - phase.steps.start_share
     worth = abs(found.delta_ns) >= _WORTH * phase.step_ns  # of less, only what is more than noise
     sizes = [
-        (share * _size(one, found), one.rank)
+        (_size(one, found), one.rank)
         for one in findings
         if one.cause != "batch_mix" and (worth or one.level in SURE)
     ]
@@ -80,10 +76,10 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
 
 
 def _size(one: Finding, found: Observed) -> float:
-    """What a cause has of the change: in the typical step, or in the mean of all steps of the phase."""
+    """What a cause has of the change, in the step that it is of; whole captures have no other."""
     own = [(one.where.phase, one.part, one.delta_ns)]
     own += [(other.phase, other.part, other.delta_ns) for other in one.phases]
-    wanted = ("typical",) if found.of == "typical" else ("typical", "tail")
+    wanted = (found.of,) if found.of in ("typical", "mean") else ("typical", "tail")
     return sum(size for phase, part, size in own if phase == found.phase and part in wanted)
 
 

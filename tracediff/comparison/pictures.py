@@ -140,11 +140,10 @@ def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -
 
 
 def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bool) -> _Numbers:
-    parts = phase.parts if rare else (phase.typical,)
-    names = {one.name for one in parts}
+    part = phase.mean if rare else phase.typical
     levels: dict[int, Evidence] = {}
     for row in (*judged.rows, *judged.categories):
-        if row.phase is phase and row.part in names:
+        if row.phase is phase and row.part == part.name:
             for cell in row.place.cells:
                 levels[cell] = best_level([row.level, levels.get(cell, "within_noise")])
 
@@ -152,10 +151,7 @@ def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bo
         return levels.get(cell, "within_noise")
 
     return _Numbers(
-        [
-            np.sum([getattr(one.estimate, name) for one in parts], axis=0)
-            for name in ("baseline", "candidate", "delta")
-        ],
+        (part.estimate.baseline, part.estimate.candidate, part.estimate.delta),
         level,
         lambda key: level(measured.layout.categories[key]),
     )

@@ -1,7 +1,8 @@
 """Places: what a finding can be of, an idle cell or the kernel rows of one changed block, tested in every phase.
 
 A place changed surely where its interval leaves out 0, the false discovery rate over all places, phases and parts is below 5 %, and
-the near end of the interval is 1 % of the step. That is `likely` with up to three runs a side, `confirmed` with four or more where
+the near end of the interval is 1 % of the step. Where the step itself changed surely, what holds more than half of that needs no
+correction for the many others. That is `likely` with up to three runs a side, `confirmed` with four or more where
 dealing the runs out anew says the same. `exact`: kernels whose number per step differs by count.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import IdleKey, Layout, Measured, Part, PartName, PhaseCells
+from tracediff.comparison.cells import STEP, IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
@@ -27,6 +28,7 @@ from tracediff.stats.noise import Estimate, permutation_p
 from tracediff.stats.tests import ALPHA, benjamini_hochberg
 
 MATERIAL = 0.001  # of a phase's step: less is no finding
+MOST = 0.5  # of the change of its step: only one place holds more
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 
@@ -109,8 +111,15 @@ def places_of(measured: Measured) -> list[Place]:
     return places + [Place("category", (cell,)) for cell in layout.categories.values()]
 
 
-def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
-    """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of."""
+def judge(
+    measured: Measured,
+    moved: Container[tuple[str, str]] = (),
+    places: list[Place] | None = None,
+) -> Judged:
+    """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of.
+
+    `moved`: the phases and parts of which the step surely changed.
+    """
     places = places_of(measured) if places is None else places
     sums = measured.layout.sums
     groups = [
@@ -124,7 +133,8 @@ def judge(measured: Measured, places: list[Place] | None = None) -> Judged:
     first = 0
     for phase, part, of in found:
         own = q[first : first + len(places)]
-        levels = _levels(measured, places, phase, part, of, own)
+        sure = (phase.steps.phase, part.name) in moved
+        levels = _levels(measured, places, phase, part, of, own, moved=sure)
         rows += [
             Judgement(
                 place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.low[at]),
@@ -146,8 +156,7 @@ def joined(rows: Sequence[Judgement]) -> Judgement:
     if len(rows) == 1:
         return first
     cells = tuple(cell for one in rows for cell in one.place.cells)
-    part = first.phase.typical if first.part == "typical" else first.phase.tail
-    of = part.grouped([cells])
+    of = first.phase.part(first.part).grouped([cells])
     return replace(
         first,
         place=Place(first.place.kind, cells),
@@ -174,12 +183,23 @@ def _p(places: list[Place], phase: PhaseCells, of: Estimate) -> Floats:
 
 
 def _levels(
-    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate, q: Floats
+    measured: Measured,
+    places: list[Place],
+    phase: PhaseCells,
+    part: Part,
+    of: Estimate,
+    q: Floats,
+    *,
+    moved: bool,
 ) -> list[Evidence]:
+    """`moved`: the step surely changed. Which place most of that is in, is one question, and not one a place."""
     levels: list[Evidence] = ["within_noise"] * len(places)
     if not measured.tested(phase):
         return levels
-    passed = np.flatnonzero((of.near >= SURELY * phase.step_ns) & (q < ALPHA))  # nan compares false
+    beyond = of.near >= SURELY * phase.step_ns
+    step = float(part.estimate.delta[STEP])
+    main = moved & beyond & (of.p < ALPHA) & (of.delta * np.sign(step) > MOST * abs(step))
+    passed = np.flatnonzero(beyond & (q < ALPHA) | main & ~np.isnan(q))  # nan compares false
     sure: dict[int, bool] = {}
     dealt = part.dealt() if phase.steps.judged else None
     if dealt is not None and len(passed):
@@ -187,7 +207,7 @@ def _levels(
         sure = {int(at): bool(value <= ALPHA) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
         levels[at] = "confirmed" if sure.get(at, False) else "likely"
-    if part.name == "typical" and phase.steps.steady:
+    if part.name != "tail" and phase.steps.steady:
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
         for at, place in enumerate(places):
@@ -219,16 +239,19 @@ def calls_of(sides: Sequence[Side], keys: Sequence[IdleKey]) -> list[list[str]]:
     return [sorted(found.get(key, ())) if CAUSES[key.cause].calls else [] for key in keys]
 
 
-def place_rows(measured: Measured, judged: Judged) -> tuple[list[PlaceRow], int]:
-    """Idle cells over all compared steps and in the typical step of each phase; second, how many places were left out."""
+def place_rows(
+    measured: Measured, judged: Judged, spoken: Mapping[str, PartName]
+) -> tuple[list[PlaceRow], int]:
+    """Idle cells over all compared steps and in the step of each phase that its verdict is of (`spoken`); second, how many places were left out."""
     layout = measured.layout
     calls = calls_of(measured.sides, layout.idle_keys)
     levels: dict[tuple[str, int], Evidence] = {
         (one.phase.steps.phase, one.place.cells[0]): one.level
         for one in judged.rows
-        if one.place.kind == "idle" and one.part == "typical"
+        if one.place.kind == "idle" and one.part == spoken[one.phase.steps.phase]
     }
-    parts = [("", measured.whole), *((one.steps.phase, one.typical.estimate) for one in measured.phases)]
+    of_phases = [(one.steps.phase, one.part(spoken[one.steps.phase]).estimate) for one in measured.phases]
+    parts = [("", measured.whole), *of_phases]
     size = [max(float(max(of.baseline[cell], of.candidate[cell])) for _, of in parts) for cell in layout.idle]
     kept = sorted(range(len(size)), key=lambda at: (-size[at], at))[:_MOST]
     rows = []
@@ -298,7 +321,9 @@ def compared_layers(measured: Measured) -> Layers | None:
     if measured.layers is None:
         return None
     layout, whole = measured.layout, measured.whole
-    judged = judge(measured, [Place("layers", (cell,)) for cell in (*layout.layers, *layout.layer_kinds)])
+    judged = judge(
+        measured, places=[Place("layers", (cell,)) for cell in (*layout.layers, *layout.layer_kinds)]
+    )
 
     def row(cell: int, layer: str, kind: str) -> LayerRow:
         level, q = judged.levels(cell)

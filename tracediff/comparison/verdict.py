@@ -39,10 +39,6 @@ from tracediff.stats.tests import ALPHA, PERMUTE, detectable, holm, runs_for
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
-RARE_TIMES, RARE = (
-    2.0,
-    0.05,
-)  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
 MOVED = 0.5  # so much of the kernels changed the way in which they are launched
@@ -75,6 +71,12 @@ def judge_phases(measured: Measured) -> dict[str, dict[str, Verdict]]:
     return found
 
 
+def moved(verdicts: dict[str, dict[str, Verdict]]) -> set[tuple[str, str]]:
+    """The phases and parts of which the step is slower or faster, likely or surely."""
+    sure = (*_CERTAIN, *_LIKELY)
+    return {(phase, part) for phase, of in verdicts.items() for part, one in of.items() if one in sure}
+
+
 def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
     found = part.estimate
     if _identical(one.typical.estimate) and _identical(one.tail.estimate):
@@ -91,14 +93,6 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
     return (
         "no_change" if abs(delta) <= SAME * size and abs(delta) + half <= 3 * SAME * size else "inconclusive"
     )
-
-
-def rare(one: PhaseCells) -> bool:
-    """Whether rare steps hold the change: the mean moved far more than the typical step."""
-    mean, typical = one.mean.estimate, one.typical.estimate
-    delta = abs(float(mean.delta[STEP]))
-    size = float(max(mean.baseline[STEP], mean.candidate[STEP]))
-    return delta > max(RARE_TIMES * abs(float(typical.delta[STEP])), RARE * size)
 
 
 def _identical(found: Estimate) -> bool:
@@ -215,7 +209,7 @@ def _decided(
     for wanted in (_CERTAIN, _LIKELY):
         for one in phases:  # what users feel first decides first
             of = verdicts[one.steps.phase]
-            if rare(one) and of["mean"] in wanted:
+            if one.rare and of["mean"] in wanted:
                 return of["mean"], VerdictFacts("rare", one.steps.phase)
             if of["typical"] in wanted:
                 return of["typical"], VerdictFacts("phase", one.steps.phase)
@@ -228,7 +222,7 @@ def _decided(
     if _same(measured.whole) or quiet:
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
     load = phases[0].steps.load if load_explains(phases[0]) else None
-    basis: Literal["rare", "scatter"] = "rare" if rare(phases[0]) else "scatter"
+    basis: Literal["rare", "scatter"] = "rare" if phases[0].rare else "scatter"
     return "inconclusive", VerdictFacts(
         basis, main, host=host, moved=moved, load=Load(*load) if load else None
     )
@@ -237,11 +231,20 @@ def _decided(
 def spoken_of(one: PhaseCells, of: dict[str, Verdict]) -> Literal["typical", "mean"]:
     """Which step of a phase its verdict is of: the surer of both, the mean before the typical one where rare steps hold the change."""
     for wanted in (_CERTAIN, _LIKELY):
-        if rare(one) and of["mean"] in wanted:
+        if one.rare and of["mean"] in wanted:
             return "mean"
         if of["typical"] in wanted:
             return "typical"
-    return "mean" if rare(one) else "typical"
+    return "mean" if one.rare else "typical"
+
+
+def first_of(measured: Measured, facts: VerdictFacts) -> tuple[PhaseCells, Part] | None:
+    """The phase and its step that the first sentence is of: what carries the verdict, else what holds more of the change."""
+    phases = in_order(measured.phases)
+    if not phases:
+        return None
+    one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
+    return one, one.mean if one.rare and facts.basis not in ("phase", "part") else one.typical
 
 
 def gpu_change(measured: Measured) -> float | None:

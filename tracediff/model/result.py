@@ -201,10 +201,10 @@ class RareFact(msgspec.Struct, frozen=True):
 
 
 class PhaseDelta(msgspec.Struct, frozen=True):
-    """The same cause in another phase."""
+    """The same cause in another phase, or in another part of its own."""
 
     phase: str
-    part: Literal["typical", "tail"]
+    part: Literal["typical", "tail", "mean"]
     delta_ns: float
     ci_low_ns: float
     ci_high_ns: float
@@ -295,7 +295,7 @@ class Finding(msgspec.Struct, frozen=True):
     q_value: float | None = None  # Benjamini-Hochberg over all causes and phases
     note: str = ""
     facts: FindingFacts = FindingFacts()
-    part: Literal["typical", "tail"] = "typical"
+    part: Literal["typical", "tail", "mean"] = "typical"
     held: Held | None = None
     parts: list[FindingPart] = []
     phases: list[PhaseDelta] = []  # the same cause elsewhere
@@ -406,7 +406,7 @@ class WorstGap(msgspec.Struct, frozen=True):
 
 
 class PlaceRow(msgspec.Struct, frozen=True):
-    """Idle time of one cause at one place, ns per step. phase: its typical step; '' the mean over all compared steps.
+    """Idle time of one cause at one place, ns per step. phase: in the step of it that its verdict is of; '' in the mean over all compared steps.
 
     range: the place, '' of a wait for the GIL or a collection, which strike anywhere: a wait belongs to the holder and its range. calls: the CUDA
     functions of the longest pieces.

@@ -156,7 +156,7 @@ def title(finding: Finding, unit: str = "step") -> str:
         return _launched(finding, finding.facts.launched)
     if ROWS[finding.cause].kind != "idle":
         return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
-    rare = ", in rare steps" if finding.part == "tail" else ""
+    rare = ", in rare steps" if finding.part == "tail" or finding.facts.rare else ""
     if finding.facts.graph_coverage:
         return f"{_graphs(finding)} {at(finding.where.range or '')}".rstrip() + rare
     if finding.facts.counted_calls:
@@ -338,7 +338,7 @@ def _synchronisations(finding: Finding) -> str:
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )
-    return f"{before} -> {after} synchronisations per {'mean ' * (finding.part == 'tail')}step"
+    return f"{before} -> {after} synchronisations per {'mean ' * (finding.part != 'typical')}step"
 
 
 def _shares(finding: Finding) -> str:

@@ -73,17 +73,20 @@ def advice(result: Result) -> str:
     parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
     for one in parts:
         found = _finding(result, one)
-        if found is not None and found.cause == "host_work" and (every := _untraced(result)):
-            return say("next_regular", every=_ordinal(every), step=step_of(result, result.observed.phase))
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return say("next", advice=found.next.rstrip("."))
     return ""
 
 
-def _untraced(result: Result) -> int:
-    """The period of the candidate's stops, where no collection was traced that they could be; else 0."""
+def untraced(result: Result, finding: Finding) -> str:
+    """What to look for where a cause is in regular stops of the candidate, and no collection was traced that they could be; else empty."""
     stops, traced = result.observed.stops, result.coverage.candidate.get("gc") == "captured"
-    return stops.every if stops is not None and stops.side == "candidate" and not traced else 0
+    first = [one.finding for one in result.observed.parts[:1]]
+    if traced or stops is None or not stops.every or stops.side != "candidate":
+        return ""
+    if finding.cause != "host_work" or finding.rank not in first:
+        return ""
+    return say("regular_next", every=_ordinal(stops.every), step=step_of(result, result.observed.phase))
 
 
 def lead(result: Result) -> Phase | None:

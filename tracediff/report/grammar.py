@@ -61,7 +61,7 @@ PATTERNS: dict[str, str] = {
     "odd_host": "Run {run} of the {side} is left out: its typical {step} takes {size} {more}, its short CUDA calls {calls} than those of the others.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
-    "next_regular": "Next: find what runs in every {every} {step}: a garbage collection that was not traced looks like this.",
+    "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
     "record": "Next: record {runs} runs a side in turns (tracediff capture -n {runs}).",
     # Beside tables: how layers are known.
     "layers_known": "{attributed} of the {side}'s GPU time is in a known layer: {ways}.",

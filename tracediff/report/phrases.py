@@ -14,7 +14,7 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
 from tracediff.report.causes import CAUSES, at, idle_title, title
-from tracediff.report.first import headline, reason
+from tracediff.report.first import headline, reason, untraced
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
 
@@ -173,6 +173,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return ""
     if finding.facts.late_rank is not None:
         return f"find out what made rank {finding.where.rank} late"
+    if looks := untraced(result, finding):
+        return looks
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:
         return "find out why CUDA graphs no longer launch these kernels: a capture that failed, a shape without a graph, a setting"

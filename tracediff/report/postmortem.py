@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, Result, RunInput
+from tracediff.model.causes import CAUSES as ROWS
 from tracediff.report import (
     beside,
     document,
@@ -416,11 +417,16 @@ def ruled_out(result: Result) -> list[Block]:
 
 
 def _categories(result: Result) -> list[list[Span]]:
-    books, step = result.accounting, result.step.baseline_ns
+    books, step, _, _ = waterfall.spoken_of(result)
     scale = units.scale_for([*books.delta.values(), *books.ci_low.values(), *books.ci_high.values()])
-    found = {
-        one.cause for one in result.findings if one.level != "within_noise"
-    }  # a place or the rare steps of it
+    named = {one.finding for one in result.observed.parts}
+    causes = [
+        cause
+        for one in result.findings
+        if one.rank in named or one.level != "within_noise"  # a place or the rare steps of it
+        for cause in (one.cause, *(part.cause for part in one.parts))
+    ]
+    found = {"compute" if ROWS[cause].kind == "kernel" else cause for cause in causes}
     rows: list[list[Span]] = []
     for key in palette.order(set(books.delta)):
         label = palette.category(key).label

@@ -85,11 +85,12 @@ class Waterfall:
         return [*out, self.bars[-1]]
 
     def axis(self) -> tuple[float, float]:
-        """Choose the window of step time to show: from zero, unless the changes would be too small to see."""
+        """Choose the window of step time to show: from zero, unless changes that are more than noise would be too small to see."""
         totals = [self.bars[0].end_ns, self.bars[-1].end_ns]
         points = totals + [point for bar in self.bars[1:-1] for point in (bar.start_ns, bar.end_ns)]
         low, high = min(points), max(max(points), 1)
-        if low <= 0 or high == low or high - low > _SEEN * high:
+        unsure = all(bar.level in (NOISE, None) for bar in self.bars[1:-1])
+        if unsure or low <= 0 or high == low or high - low > _SEEN * high:
             return min(0.0, float(low)), float(high)
         width = max(float(high - low), 0.02 * high)
         step = 10 ** math.floor(math.log10(width))
@@ -104,7 +105,7 @@ def build(result: Result) -> Waterfall:
     accounting gives no delta, cannot be compared: its time joins host work, where the other side's went. It is of the step
     that the first sentence is of: the typical one of its phase, or the mean one where rare steps hold the change.
     """
-    accounting, start, end, of_what = _spoken_of(result)
+    accounting, start, end, of_what = spoken_of(result)
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
     deltas: dict[str, float] = dict(given)
     notes: dict[str, str] = {}
@@ -127,7 +128,7 @@ def build(result: Result) -> Waterfall:
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 
 
-def _spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
+def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
     """The accounting of the step that the first sentence is of, its time on both sides, and what it is."""
     wanted = result.observed.phase
     phase = next((one for one in result.phases if one.phase == wanted), None)

@@ -277,16 +277,13 @@ def steps_note(result: Result) -> str:
     return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{note}"
 
 
-LISTED = 0.01  # of its step: a smaller cause is listed where it is sure
-
-
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
     """Causes that are listed, and the smaller ones that may be noise alone, both in order."""
-    steps = {one.phase: one.typical.baseline_ns for one in result.phases if one.typical}
+    steps = {one.phase: max(one.mean.baseline_ns, one.mean.candidate_ns) for one in result.phases if one.mean}
 
     def counts(one: Finding) -> bool:
         step = steps.get(one.where.phase or "", result.step.baseline_ns)
-        return one.level != "within_noise" or abs(one.delta_ns) >= LISTED * step
+        return one.level != "within_noise" or abs(one.delta_ns) >= causes.LISTED * step
 
     found = [(one, counts(one)) for one in result.findings]
     return [one for one, yes in found if yes], [one for one, yes in found if not yes]
@@ -409,7 +406,7 @@ def brief_size(finding: Finding, unit: str = "step") -> str:
 
 def per_step(phase: str, part: str = "typical", unit: str = "step") -> str:
     """`per generation step`, `per mean generation step` of what rare steps add, `per step` where steps have no phase."""
-    return " ".join(["per", *["mean"] * (part == "tail"), *[phase] * (phase not in ("", "step")), unit])
+    return " ".join(["per", *["mean"] * (part != "typical"), *[phase] * (phase not in ("", "step")), unit])
 
 
 @dataclass(frozen=True)

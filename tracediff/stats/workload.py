@@ -19,6 +19,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 TRIM = 0.25  # of the steps of a run, at either end: what acts in fewer steps is rare, not typical
+STOP = (
+    2.0  # times the median step of its run: a step that takes longer is never typical, however many there are
+)
 SHARED = 0.3  # of each side's steps, and of their time, must be of classes that both sides have
 MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
 LEAST_FREEDOM = 10  # with fewer, which classes explain most is chance
@@ -34,17 +37,23 @@ class Steps:
 
 
 def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints) -> Bools:
-    """Those of the eligible steps that are neither among the slowest nor the fastest `TRIM` of their unit, the run or a rank of it.
+    """Those of the eligible steps that do not stop, without the slowest and the fastest `TRIM` of these in their unit.
+
+    A unit is a run, or a rank of it.
 
     Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps stay or go together.
     """
-    apart = np.zeros(len(steps.ns))
+    apart, times = np.zeros(len(steps.ns)), np.ones(len(steps.ns))
     for one in np.unique(klass[eligible]):
         of_class = eligible & (klass == one)
-        apart[of_class] = steps.ns[of_class] - np.median(steps.ns[of_class])
-    typical = eligible.copy()
+        usual = np.median(steps.ns[of_class])
+        apart[of_class] = steps.ns[of_class] - usual
+        times[of_class] = steps.ns[of_class] / max(usual, 1.0)
+    typical = np.zeros_like(eligible)
     for one in np.unique(unit[eligible]):
         inside = np.flatnonzero(eligible & (unit == one))
+        inside = inside[times[inside] <= STOP * np.median(times[inside])]
+        typical[inside] = True
         cut = int(TRIM * len(inside))
         if cut:
             own = apart[inside]

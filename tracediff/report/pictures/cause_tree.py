@@ -121,7 +121,7 @@ def per_step(report: Result | Show) -> str:
     """What the times of the tree are of: `per generation step`."""
     root = report.cause_tree[0]
     unit = words.unit(report) if isinstance(report, Result) else "step"
-    return words.per_step(root.key, "tail" if root.kind == "step" and root.key else "typical", unit)
+    return words.per_step(root.key, "mean" if root.kind == "step" and root.key else "typical", unit)
 
 
 def draw(report: Result | Show, layout: Layout) -> Sheet | None:
