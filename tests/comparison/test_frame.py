@@ -328,7 +328,7 @@ def near(value, scale: float = 1e6):
 @settings(max_examples=60, deadline=None)
 @given(two_sides(), st.booleans())
 def test_everything_closes(sides, speed: bool):
-    """typical + tail, and start, weighted, are the mean of a phase; phases weighted are the whole; places of host work and kernels the step."""
+    """The typical step and the start, weighted, and the tail are the mean of a phase; phases weighted are the whole; places of host work and kernels the step."""
     found = measured(*sides, idle=2, kernels=1, speed=speed)
     assert found.frame.weight[found.frame.steps["side"].to_numpy() == 0].sum() == pytest.approx(1)
     assert sum(one.steps.share for one in found.phases) == pytest.approx(1)
@@ -336,9 +336,8 @@ def test_everything_closes(sides, speed: bool):
     for one in found.phases:
         typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_share
         for side, name in enumerate(("baseline", "candidate")):
-            parts = getattr(typical, name) + getattr(tail, name)
-            mean = getattr(one.mean.estimate, name)
-            assert (1 - start) * parts + start * one.start[side] == near(mean)
+            usual, mean = (1 - start) * getattr(typical, name), getattr(one.mean.estimate, name)
+            assert usual + getattr(tail, name) + start * one.start[side] == near(mean)
             means[side] += one.steps.share * mean
     whole = found.whole
     assert (whole.baseline, whole.candidate) == (near(means[0]), near(means[1]))

@@ -313,6 +313,33 @@ def test_a_gate_that_could_not_have_seen_its_limit_says_so(results):
     assert "may not show" not in judge(parse_gate("step:+80us"), blind).message
 
 
+def test_of_one_run_a_side_a_gate_fails_where_a_repeat_would_exceed_it(results):
+    """+70 us, and 10 to 130 in a repeat: with one run a side a limit of 9 us fails and one of 11 us does not; with five runs both do."""
+    wide = {"delta_ns": 70_000.0, "ci_low_ns": 10_000.0, "ci_high_ns": 130_000.0}
+    five = said(results["slower"], **wide)
+    lone = said(results["single"], **wide)
+    lone = msgspec.structs.replace(lone, verdict="likely_regressed")
+    found = {
+        (name, limit): judge(parse_gate(f"step:+{limit}us"), result)
+        for name, result in (("five", five), ("lone", lone))
+        for limit in (9, 11)
+    }
+    outcomes = {key: one.outcome for key, one in found.items()}
+    assert outcomes == {
+        ("five", 9): "failed", ("five", 11): "failed", ("lone", 9): "failed", ("lone", 11): "inconclusive",
+    }  # fmt: skip
+    assert found["lone", 11].message.endswith("exceeds 11.0 us, but a repeat may show only +10.0 us")
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(1.4945, "+149 %"), (0.1, "+10.0 %"), (-0.0004, "0.0 %"), (0.0006, "+0.1 %")]
+)
+def test_percentages_are_rounded_once(share, text, results):
+    """149.45 is 149, though 149.5 would be 150."""
+    result = said(results["same"], baseline_ns=1e6, delta_ns=share * 1e6)
+    assert f"({text})" in judge(parse_gate("step:+9s"), result).message
+
+
 def test_the_gate_of_the_step_is_of_the_first_sentence_whatever_the_mean_does(results):
     """The typical step takes 30 us of 707 more, the mean of all steps 50 us less: first uses, or rarer prompts."""
     step = msgspec.structs.replace(results["slower"].step, delta_ns=-50_000.0)

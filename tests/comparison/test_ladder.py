@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
 import tracediff
 from fixtures.builders import TraceBuilder
 from tests.tiny import label
 from tracediff.errors import TracediffError
-from tracediff.execution.ladder import shared
+from tracediff.execution.ladder import as_many, shared
 from tracediff.model import Result
 
 MS = 1_000_000
@@ -289,3 +291,18 @@ def test_what_two_sides_share_by_hand():
     assert found.held == pytest.approx(0.99) and found.anchored == pytest.approx((0.99, 0.99))
     assert (found.rarest, found.rounds) == ("gemm", (10, 30))
     assert shared({"a": (1.0, 1.0)}, {"b": (1.0, 1.0)}) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [([10], [10], True), ([12, 11], [12], True), ([12], [14], False), ([9], [9], False), ([24], [12], False)],
+)
+def test_sides_with_as_many_steps_of_a_rank(before, after, same):
+    """One step may be cut off at the ends; of fewer than ten the number says nothing."""
+
+    def exports(counts: list[int]) -> list:
+        return [SimpleNamespace(periods=pl.DataFrame({"rank": [0] * count})) for count in counts]
+
+    assert as_many(exports(before), exports(after)) is same
+    two_ranks = [SimpleNamespace(periods=pl.DataFrame({"rank": [0, 1] * count})) for count in before]
+    assert as_many(two_ranks, exports(after)) is same

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import label, reduced
+from tracediff.comparison import cells
 from tracediff.execution.sides import Run, Side
 
 US = 1_000
@@ -67,3 +70,12 @@ def test_a_copy_that_no_longer_runs_beside_kernels_takes_no_longer(tmp_path: Pat
         "memcpy HtoD overlaps with other work for 0 -> 100 % of its time (1 -> 2 streams per step)"
         in back.headline.why
     )
+
+
+def test_copies_behind_other_work_scatter_as_waits_do():
+    """Of copies of 100 us: none hidden, 2, and 3 on the candidate alone, where 2 % is the most; a hidden kernel is no copy."""
+    hidden = np.array([[0, 0], [2, 2], [2, 3], [50, 50]]) * US
+    kernels = SimpleNamespace(
+        kinds=["memcpy", "memcpy", "memcpy", "compute"], hidden=hidden, walls=np.full((4, 2), 100 * US)
+    )
+    assert cells._loose(kernels).tolist() == [[False, False, False, False], [False, False, True, False]]

@@ -88,7 +88,7 @@ def test_a_count_is_exact_whatever_its_time(more: float):
     assert levels(judge(found))[2] == "exact"
 
 
-def test_what_only_rare_steps_spend_is_of_the_tail():
+def test_what_only_rare_steps_spend_is_of_the_mean():
     """One step of 24 stops for 20 ms, in four runs of four: 833 us per mean step, and the typical step is as before."""
 
     def stopping(ns: float) -> list[list[dict]]:
@@ -98,9 +98,25 @@ def test_what_only_rare_steps_spend_is_of_the_tail():
         return runs
 
     found = judge(measured(side([50.0] * 4, steps=24), stopping(20_000 * US), idle=2, kernels=1))
-    assert levels(found)[1] == "within_noise" and levels(found, "tail")[1] == "confirmed"
-    (rare,) = (one for one in found.rows if one.part == "tail" and one.place.cells == (FIRST + 1,))
+    assert levels(found)[1] == "within_noise" and levels(found, "mean")[1] == "confirmed"
+    (rare,) = (one for one in found.rows if one.part == "mean" and one.place.cells == (FIRST + 1,))
     assert rare.delta == pytest.approx(20_000 * US / 24)
+
+
+@pytest.mark.parametrize(
+    ("others", "level"), [([100.0] * 19, "likely"), ([124.0, *[100.0] * 18], "within_noise")]
+)
+def test_what_holds_most_of_a_sure_change_needs_no_correction_for_the_others(others, level):
+    """Of 20 places of 100 us one takes 124: p < 0.05, which among 20 is nothing. Of a step that surely changed it is most, but not where another takes as much."""
+
+    def runs(*places: float) -> list[list[dict]]:
+        return [[step(cells=[one * US for one in places]) for _ in range(12)]]
+
+    found = measured(runs(*[100.0] * 20), runs(124.0, *others), idle=20)
+    (first,) = (one for one in judge(found).rows if one.part == "typical" and one.place.cells == (FIRST,))
+    assert first.p < 0.05 < first.q and first.level == "within_noise"
+    assert levels(judge(found, {("generation", "typical")}))[0] == level
+    assert levels(judge(found, {("mixed", "typical"), ("generation", "mean")}))[0] == "within_noise"
 
 
 def test_rows_that_changed_together_are_one_place_with_their_sum():

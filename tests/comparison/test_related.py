@@ -16,6 +16,7 @@ from tracediff.comparison.findings import (
     of_one_range,
     of_related_kernels,
     with_consequences,
+    with_counts_of_all,
     with_synchronisation,
 )
 from tracediff.comparison.places import judge
@@ -221,7 +222,7 @@ def test_a_cause_is_not_surer_than_most_of_it():
     wait, work = places([50, 310], [53, 314])
     rows = [candidate(wait, "host_sync"), candidate(work, level="within_noise")]
     (one,) = with_synchronisation(rows, syncs(8, 10))
-    assert rows[0].level == "confirmed" and one.level == "likely"
+    assert rows[0].level == "confirmed" and one.level == "within_noise"
 
 
 def test_kernels_take_in_what_moved_and_nothing_that_may_not_have():
@@ -262,6 +263,34 @@ def test_kernels_replace_others_where_some_go_and_others_come():
     again = part("softmax", -10.0, 6, 0)  # in other types
     assert replacement([again, rows[1], rows[2]]) == ""
     assert replacement([again, *rows]) == "flash -> copy"
+
+
+@pytest.mark.parametrize(
+    ("cause", "after", "rows", "said"),
+    [
+        # 4 + 2 launches of a and b come to 3 of ab
+        ("kernel_fused", 60, [("a", -60, 4, 0), ("b", -20, 2, 0), ("ab", 40, 0, 3)], ("kernel_fused", "ab", (6, 3))),
+        # as many launches: nothing is fused, others do the work
+        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", "ab", None)),
+        # 2 launches come to 5: more of b where it takes longer, another time of a kernel where it does not
+        ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_added", "b", (2, 5))),
+        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", "a", (2, 5))),
+        # of what went, the counts of all; what is only gone keeps its own
+        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", "ab", (600, 4))),
+        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", "ab", (1, 0))),
+    ],
+)  # fmt: skip
+def test_kernels_that_changed_together_have_the_counts_of_all(cause, after, rows, said):
+    (judged_,) = places([100], [after])
+    one = candidate(
+        judged_,
+        cause,
+        where=Where(kernel="ab"),
+        count=(1, 0),
+        parts=tuple(part(name, delta * US, *counts) for name, delta, *counts in rows),
+    )
+    found = with_counts_of_all(one)
+    assert (found.cause, found.where.kernel, found.count) == said
 
 
 def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):

@@ -242,7 +242,7 @@ def test_rare_steps_of_few_runs_are_likely(runs: int):
         for late in steps[3::6]:
             late["cells"][0] += 600 * US
     found = measured(one, other, idle=1, kernels=1)
-    assert any(row.part == "tail" and row.level == "likely" for row in judge(found).rows)
+    assert any(row.part == "mean" and row.level == "likely" for row in judge(found).rows)
     assert verdict_of(found) == ("likely_regressed", VerdictFacts("rare", "generation"))
 
 
@@ -346,9 +346,9 @@ def test_of_ten_runs_two_may_be_odd(odd: int, left_out: int):
 # Rare steps
 
 
-@pytest.mark.parametrize(("places", "verdict"), [(1, "likely_regressed"), (5, "inconclusive")])
+@pytest.mark.parametrize(("places", "verdict"), [(1, "likely_regressed"), (4, "inconclusive")])
 def test_rare_steps_of_few_runs_tell_more_where_they_stop_in_one_place(places: int, verdict: str):
-    """Five steps of 24 of two runs stop for 1 ms. Of five places each was seen once a run: as many may be chance."""
+    """Four steps of 24 of two runs stop for 1 ms. Of four places each was seen once a run: as many may be chance."""
 
     def runs(stop: float) -> list[list[dict]]:
         return [
@@ -357,7 +357,7 @@ def test_rare_steps_of_few_runs_tell_more_where_they_stop_in_one_place(places: i
                     cells=[
                         900 * US,
                         *(
-                            stop * US * (number in (4, 8, 12, 16, 20) and number // 4 % places == at)
+                            stop * US * (number in (4, 8, 12, 16) and number // 4 % places == at)
                             for at in range(places)
                         ),
                     ]

@@ -177,6 +177,18 @@ def test_a_part_of_one_rank_names_it() -> None:
     )
 
 
+def test_parts_of_one_name_are_told_apart_by_their_threads() -> None:
+    own = [
+        finding("host_work", change, rank=rank, where={"thread": thread, "range": "outside any range"})
+        for rank, change, thread in ((1, 60.0, "executor"), (2, 20.0, "loader"))
+    ]
+    other = finding("host_work", 12.0, rank=3, **SCHEDULE)
+    assert headline(result("regressed", seen(1_000, 1_092, 8, *own, other), *own, other)).why == (
+        "+60.0 us of it: un-annotated Python on the executor thread; +20.0 us of it: un-annotated Python on the loader thread;"
+        " +12.0 us of it: host work in _schedule."
+    )
+
+
 def test_a_change_without_a_part_is_not_left_without_a_why() -> None:
     assert headline(result("improved", seen(1_000, 908, 8))).why == "No single cause holds a tenth of it."
     assert headline(result("inconclusive", seen(1_000, 908, 200))).why == ""
@@ -205,6 +217,21 @@ def test_steps_that_stop_at_a_regular_distance_are_a_comb() -> None:
             "Slower with pr: mean generation step 978 -> 1,708 us (+730 us, +74.6 %):"
             f" every {ordinal} generation step of the candidate stops for 3.08 ms."
         )
+
+
+def test_regular_stops_that_no_collection_was_seen_in_are_asked_about_once() -> None:
+    """The first sentence and the cause advise the same; of a traced collection, and of a cause that is not the first, it is none."""
+    rest = finding("host_work", 20.0, rank=2, where={"range": "forward"})
+    observed = seen(978, 1_708, 220, WORK, rest, of="mean", stops=stops(5, 24, 112, 3_080.0))
+    one = result(
+        "regressed", observed, WORK, rest, coverage=m.Coverage({"gc": "captured"}, {"gc": "not_captured"})
+    )
+    told = with_words(one)
+    asked = "find what runs in every 5th generation step: a garbage collection that was not traced looks like this"
+    assert told.findings[0].next == asked and first.advice(told) == f"Next: {asked}."
+    assert "every 5th" not in told.findings[1].next
+    traced = with_words(msgspec.structs.replace(one, coverage=m.Coverage(*[{"gc": "captured"}] * 2)))
+    assert "every 5th" not in traced.findings[0].next
 
 
 def test_steps_that_stop_now_and_then_are_counted() -> None:

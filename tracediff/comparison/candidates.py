@@ -19,10 +19,9 @@ from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
 from tracediff.model.causes import CAUSES
+from tracediff.stats.tests import MOSTLY
 
-_OWN = 0.5  # of the change of what an op shows: with less change of its own time, its overlap with other work changed
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
-_MAIN = 0.5  # of the largest row of a block: a fusion or a split of this size names it
 _STOPS = (
     0.1  # of the size at which half of a cause lies in larger ones: a step with less of it is none that stops
 )
@@ -229,7 +228,7 @@ class Describe:
         structural = [
             number
             for number, item in enumerate(described)
-            if item[0] in ("kernel_fused", "kernel_split") and sizes[order[number]] >= _MAIN * max(sizes)
+            if item[0] in ("kernel_fused", "kernel_split") and sizes[order[number]] >= MOSTLY * max(sizes)
         ]
         # what the block is about, where something else moved a little more
         first = structural[0] if structural else 0
@@ -283,7 +282,7 @@ class Describe:
         )
         behind = kernels.hidden[row] / np.maximum(kernels.walls[row], 1.0)
         facts = FindingFacts(
-            overlap=Shares(*behind.tolist()) if not changed and abs(own) < _OWN * abs(exposed) else None,
+            overlap=Shares(*behind.tolist()) if not changed and abs(own) < MOSTLY * abs(exposed) else None,
             match=match.match,
             confidence=match.confidence,
             baseline_mean_ns=means[0],

@@ -23,6 +23,7 @@ from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import short
 from tracediff.model import Mix, Note, Pair, Stratum
+from tracediff.stats.tests import MOSTLY
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,
@@ -40,7 +41,6 @@ from tracediff.trace.workloads import (
     is_class,
 )
 
-_LEAST = 0.5  # of the steps of each side that must recur: else nothing is told apart
 _MOST = 9  # phases
 _NAMED = 2  # kernels that only one phase launches
 
@@ -118,7 +118,7 @@ def _phases(local: list[_Local], bags: Floats) -> list[str]:
     regular = np.array(
         [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
     )
-    if any(share[regular & (side == one)].sum() < _LEAST for one in sides):
+    if any(share[regular & (side == one)].sum() < MOSTLY for one in sides):
         return [STEP] * len(local)
     names = {}
     for rank, group in enumerate(group for group in groups if group.recurs):

@@ -30,13 +30,12 @@ from tracediff.comparison.evidence import MIX
 from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
-    MOST,
     SURE,
     Judged,
     Judgement,
     joined,
 )
-from tracediff.comparison.verdict import MOVED, first_of
+from tracediff.comparison.verdict import first_of
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
 from tracediff.model import (
@@ -67,6 +66,7 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import CAUSES, LISTED, SURELY
+from tracediff.stats.tests import MOSTLY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
@@ -90,7 +90,7 @@ def related(
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
-    found = map(_counted, merged(candidates, first))
+    found = map(with_counts_of_all, merged(candidates, first))
 
     def rank(one: Candidate) -> tuple[bool, bool, tuple[float, float, str, str]]:
         """What may be noise in another phase than that of the verdict explains nothing; what is not listed comes last."""
@@ -122,10 +122,11 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
     judged = joined([one.judged for one in (main, *own, *followers)])
     level = min((one.level for one in (main, *own)), key=LEVELS.index)
     unsure = sum(one.judged.delta for one in followers if _doubtful(one))
-    if abs(unsure) > MOST * abs(judged.delta):
-        level = "within_noise"  # its counts are certain, its size is not
-    elif level == "within_noise" and judged.near >= SURELY * judged.phase.step_ns:
-        level = "likely"  # the time of all places together is beyond noise, though that of none of them is
+    doubtful = abs(unsure) > MOSTLY * abs(judged.delta)  # its counts may be certain, its size is not
+    if doubtful or level == "within_noise":
+        # the time of all places together may be beyond noise, though that of none of them is
+        least = MOSTLY * abs(judged.delta) if doubtful and not judged.leads else 0.0
+        level = "likely" if judged.near >= max(least, SURELY * judged.phase.step_ns) else "within_noise"
     parts = [part for one in sorted((main, *own), key=order) for part in one.as_parts()]
     parts += [part for one in sorted(followers, key=order) for part in one.as_parts(follows=True)]
     return replace(
@@ -195,7 +196,7 @@ def of_related_kernels(candidates: list[Candidate]) -> list[Candidate]:
 
 def _naming(mine: list[Candidate]) -> Candidate:
     """The one that kernels of one change are named after: a fusion or a split that is no small part, else what explains most."""
-    large = 0.5 * max(abs(one.judged.delta) for one in mine)
+    large = MOSTLY * max(abs(one.judged.delta) for one in mine)
     known = [one for one in mine if one.cause in _NAMING and abs(one.judged.delta) >= large]
     return min(known or mine, key=order)
 
@@ -222,7 +223,7 @@ def _after_net(one: Candidate) -> Candidate:
         net[part.where.kernel] = net.get(part.where.kernel, 0.0) + part.delta_ns
     largest = max(one.parts, key=lambda part: abs(net[part.where.kernel]), default=None)
     mine = [abs(part.delta_ns) for part in one.parts if part.where.kernel == one.where.kernel]
-    if largest is None or abs(net.get(one.where.kernel, 0.0)) >= 0.5 * max(mine, default=0.0):
+    if largest is None or abs(net.get(one.where.kernel, 0.0)) >= MOSTLY * max(mine, default=0.0):
         return one
     return replace(
         one,
@@ -246,7 +247,7 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
     return groups
 
 
-def _counted(one: Candidate) -> Candidate:
+def with_counts_of_all(one: Candidate) -> Candidate:
     """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
     rows = [part for part in one.parts if not part.follows and part.count_baseline != part.count_candidate]
     if one.cause not in _KERNEL_CAUSES or one.facts.match == "replaced" or len(rows) < 2:
@@ -516,7 +517,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
     Not where something else explains more.
     """
     before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
-    if abs(after - before) < MOVED:
+    if abs(after - before) < MOSTLY:
         return candidates
     out = candidates
     for phase in sorted({one.phase for one in candidates}):
@@ -740,8 +741,6 @@ def _number(value: float) -> float | None:
 
 # The mix of steps.
 
-_MOST_LEFT_OUT = 0.5  # of a side's time: with more of it, a difference of raw means is not of the mix
-
 
 def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     """That the mix of steps changed; it is no part of any delta, which are all at equal workload."""
@@ -749,7 +748,7 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
         return []
     steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
     ns, side = (steps[name].to_numpy() for name in ("ns", "side"))
-    if any(ns[(side == at) & (weight > 0)].sum() < _MOST_LEFT_OUT * ns[side == at].sum() for at in (0, 1)):
+    if any(ns[(side == at) & (weight > 0)].sum() < MOSTLY * ns[side == at].sum() for at in (0, 1)):
         return []
     return [
         Finding(
@@ -833,7 +832,6 @@ def _after_their_cause(findings: list[Finding], late: int) -> list[Finding]:
 # OS calls, context switches and CUDA's memory: where the time of findings lay, never why.
 
 _PART = 0.1  # of a finding's delta: what moved less is not worth a word
-_MAIN = 0.5  # of it: the OS call is the finding's place
 _OS_CALLS = 3
 _ALLOCATES = re.compile(r"Malloc|Free|^cuMem(Alloc|Create|Map|Unmap|Release)")
 
@@ -862,7 +860,7 @@ def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
         return finding
     parts.sort(key=lambda one: -one[0])
     part, row, _ = parts[0]
-    if part >= _MAIN and row.kind == "os_call":
+    if part >= MOSTLY and row.kind == "os_call":
         where = msgspec.structs.replace(where, os_call=row.call)
     facts = msgspec.structs.replace(finding.facts, os_calls=[fact for *_, fact in parts[:_OS_CALLS]])
     return msgspec.structs.replace(finding, where=where, facts=facts)

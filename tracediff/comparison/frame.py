@@ -25,7 +25,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.stats.tests import PERMUTE
+from tracediff.stats.tests import MOSTLY, PERMUTE
 from tracediff.stats.workload import (
     Bools,
     Steps,
@@ -37,8 +37,6 @@ from tracediff.stats.workload import (
 from tracediff.trace.workloads import IRREGULAR
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
-REPEATED = 0.5  # of the steps, for those that were launched before to stand for all of them
-START = 0.5  # of a side's steps: more starts are what its steps are like
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
 
@@ -350,7 +348,7 @@ def _starts(frame: Frame, mine: Bools) -> Bools:
     first = export.to_series().to_numpy()
     for one in np.unique(side[mine]):
         own = side == one
-        if loads[own].mean() > START:
+        if loads[own].mean() > MOSTLY:
             every = every & (first | ~own)
     return np.asarray(every)
 
@@ -367,7 +365,7 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         """Whether both sides have so many of them."""
         return all(
             (some & (side == one)).sum()
-            >= max(REPEATED * (of & (side == one)).sum(), min_steps * frame.runs[one])
+            >= max(MOSTLY * (of & (side == one)).sum(), min_steps * frame.runs[one])
             for one in sides
         )
 
@@ -385,7 +383,7 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     ways = options if len(sides) > 1 else {"none": options["none"]}
     workload, klass, typical = choose(every, eligible, unit, ways)
     pooled = len(sides) > 1 and workload in ("none", "copies")
-    if pooled and min(shared(every, typical & (side < 2), options["requests"])) < 0.5:
+    if pooled and min(shared(every, typical & (side < 2), options["requests"])) < MOSTLY:
         notes.append("coarse-strata")
     share = class_shares(every, typical & (side < 2), klass)
     plain = klass * 0
@@ -415,15 +413,10 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     return found, notes
 
 
-_OVERLAP = (
-    0.5  # of each side's typical steps have the other side's requests and tokens, or the sides' load differs
-)
-
-
 def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[float, float] | None:
     """Generation requests and context tokens per typical step of both sides, where they hardly overlap; None where they do or are unknown."""
     compared = (typical > 0) & (every.side < 2)
-    if min(shared(every, compared, requests)) >= _OVERLAP:
+    if min(shared(every, compared, requests)) >= MOSTLY:
         return None
     counts = frame.steps.select(pl.col("gen_reqs", "ctx_tokens").fill_null(0)).sum_horizontal().to_numpy()
     one, other = (float((typical * counts)[compared & (every.side == side)].sum()) for side in (0, 1))
@@ -443,7 +436,7 @@ def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:
         of = runs if len(np.unique(runs)) > 1 else np.arange(len(runs))
         pairs = np.unique(np.stack([ops[mine], of]), axis=1)[0]
         often = np.bincount(pairs, minlength=int(ops.max(initial=0)) + 1) > 1
-        if often[ops[mine]].mean() < 0.5:
+        if often[ops[mine]].mean() < MOSTLY:
             return False
     return True
 

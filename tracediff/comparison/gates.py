@@ -69,11 +69,12 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
     if result.verdict == "not_comparable":
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
-    return _held(gate, measured(gate.measure, result))
+    runs = result.step.runs
+    return _held(gate, measured(gate.measure, result), lone=min(runs.baseline, runs.candidate) == 1)
 
 
-def _held(gate: Gate, found: Measured | str) -> GateOutcome:
-    """Whether a metric keeps within the limit."""
+def _held(gate: Gate, found: Measured | str, *, lone: bool) -> GateOutcome:
+    """Whether a metric keeps within the limit; with one run on a side it fails by what a repeat would show, not by what was seen."""
     if isinstance(found, str):
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
@@ -88,12 +89,12 @@ def _held(gate: Gate, found: Measured | str) -> GateOutcome:
             blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
         return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}{at}", limit, found)
     if found.sure <= limit:
-        doubt = f"a repeat may show {_amount(gate, found.sure, '+')}" if found.sure > 0 else "may be noise"
-        return _outcome(gate, "inconclusive", f"{beyond}, but {doubt}{at}", limit, found)
-    least = (
-        "" if found.sure == found.delta else f"; a repeat would show {_amount(gate, found.sure, '+')} or more"
-    )
-    return _outcome(gate, "failed", beyond + least + at, limit, found)
+        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise{at}", limit, found)
+    if lone and found.least <= limit:
+        doubt = f", but a repeat may show only {_amount(gate, found.least, '+')}"
+        return _outcome(gate, "inconclusive", beyond + doubt + at, limit, found)
+    part = f", {_amount(gate, found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
+    return _outcome(gate, "failed", beyond + part + at, limit, found)
 
 
 def _at(places: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ is tested.
 |-|-|-|
 | HELD, 85 % | of the steps hold the value | a program that logs or checks in every tenth step holds 89 %; 182 null pairs of 44 programs have no false fact, not even at 80 % |
 | LEAST, 4 and CERTAIN, 10 | steps per side, for a fact and for a certain one | the fifth of ten steps may differ by chance where four do not; the same pairs |
-| SHARED, 50 % | of the steps in workloads of both sides; of the launches of shared kernels in shapes of both | half |
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.stats.tests import MOSTLY
 
 HELD = 0.85
 LEAST, CERTAIN = 4, 10
-SHARED = 0.5
 _NOTHING = 1e-9
 
 
@@ -66,7 +65,7 @@ def held(frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, items: int) -> 
     start = frame.steps["start_up"].to_numpy() & mine
     # steps that load code are left out, but for programs that do so in every second step or more
     if not frame.once and all(
-        (start & (side == one)).sum() < SHARED * (mine & (side == one)).sum() for one in (0, 1)
+        (start & (side == one)).sum() < MOSTLY * (mine & (side == one)).sum() for one in (0, 1)
     ):
         mine &= ~start
     group, groups = _groups(frame, mine)
@@ -76,7 +75,7 @@ def held(frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, items: int) -> 
     )
     good = np.flatnonzero((steps >= least).all(axis=1))
     total = steps.sum(axis=0)
-    if not len(good) or (steps[good].sum(axis=0) < SHARED * total).any():
+    if not len(good) or (steps[good].sum(axis=0) < MOSTLY * total).any():
         # no workload of both sides: all steps of a rank are looked at together
         group, groups = _groups(frame, mine, labels=False)
         steps = np.array(
@@ -133,7 +132,7 @@ def _values(
         change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
         more, less = ((change == sign).T @ weight for sign in (1, -1))
         one_way = ((change >= 0) | (change <= 0)).all(axis=0)
-        return np.asarray(((more >= SHARED) | (less >= SHARED)).all(axis=1) & one_way)
+        return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
 
     totals = table.group_by("code").agg(pl.col("count", "bytes").sum(), any=pl.len())
     sums = {name: np.zeros(many * 2 * items) for name in ("count", "bytes", "any")}

@@ -25,6 +25,7 @@ from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES
 from tracediff.model.common import Insight
+from tracediff.stats.tests import MOSTLY
 
 MOST = 3
 SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another
@@ -105,7 +106,6 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
 
 _WORTH = 0.01  # of the step
 _MOVED = 0.4  # of the change of idle time comes of what is hidden
-_GONE = 0.5  # of the host's time, at least, is still there
 
 
 def hidden_host(
@@ -139,7 +139,7 @@ def hides(host: tuple[float, float], idle: tuple[float, float], least: float) ->
     At the part that was idle before, the candidate's host time would have had so much idle time: what is missing from it is hidden.
     """
     change = idle[1] - idle[0]
-    if min(host) <= _GONE * max(host) or abs(change) < least:
+    if min(host) <= MOSTLY * max(host) or abs(change) < least:
         return False
     moved = idle[1] - min(idle[0] / host[0], 1.0) * host[1]
     return moved * change > 0 and abs(moved) >= max(_MOVED * abs(change), least)
@@ -172,7 +172,6 @@ def _host_totals(
 
 _KERNELS = 5
 _LAUNCHES = 20  # of a kernel on each side
-_OF_COMPUTE = 0.5  # of the compute time is in such kernels
 _INSIDE = 0.1  # of their time may lie outside the range at either end
 _LEAST_FACTOR = 0.01
 
@@ -193,7 +192,7 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
         and min(row.baseline.launches, row.candidate.launches) >= _LAUNCHES
         and row.baseline.mean_ns
     ]
-    if len(known) < _KERNELS or sum(time for _, time in known) < _OF_COMPUTE * total:
+    if len(known) < _KERNELS or sum(time for _, time in known) < MOSTLY * total:
         return None
     factor, time = (np.array(values) for values in zip(*known, strict=True))
     order = np.argsort(factor)

@@ -25,7 +25,7 @@ from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.model.causes import CAPTURE, SURELY
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.tests import ALPHA, PERMUTE, benjamini_hochberg
+from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, benjamini_hochberg
 
 _INDEPENDENT = 20
 _LEAST = 5  # launches of each run, below which a row is not tested
@@ -186,7 +186,6 @@ def _level(q: float, runs: int, *, material: bool) -> Evidence:
 
 
 _ANOTHER = 0.05  # log ratio: a kernel whose launches differ by more did another amount of work
-_MOSTLY = 0.5  # of the GPU time of the kernels that both sides have
 
 
 def amount_of_work(rows: Sequence[Match], launches: Launches) -> tuple[str, float, float] | None:
@@ -207,7 +206,7 @@ def amount_of_work(rows: Sequence[Match], launches: Launches) -> tuple[str, floa
                 time[name] = time.get(name, 0.0) + float(ns[number])
     both = counts[0].keys() & counts[1].keys()
     other = [name for name in both if abs(np.log(counts[1][name] / counts[0][name])) > _ANOTHER]
-    if not other or sum(time[name] for name in other) < _MOSTLY * sum(time[name] for name in both):
+    if not other or sum(time[name] for name in other) < MOSTLY * sum(time[name] for name in both):
         return None
     name = max(other, key=lambda one: (time[one], one))
     return name, counts[0][name], counts[1][name]
@@ -241,4 +240,4 @@ def same_work(rows: Sequence[Match], launches: Launches) -> bool:
     time = np.concatenate(launches.wall)[:, kernels].sum(axis=0)
     if counts.sum(axis=1).min(initial=np.inf) < _INDEPENDENT:
         return False
-    return bool(time[(counts == counts[0]).all(axis=0)].sum() >= _MOSTLY * time.sum() > 0)
+    return bool(time[(counts == counts[0]).all(axis=0)].sum() >= MOSTLY * time.sum() > 0)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from tracediff.comparison.kernel_answer import rows_named
 from tracediff.comparison.places import SURE
@@ -53,7 +53,7 @@ SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 _PHASE = re.compile(rf"(?:{'|'.join(PHASES)}|class-\d+)\Z")
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
-_LEVEL: dict[Verdict, Evidence] = {"regressed": "confirmed", "likely_regressed": "likely"}
+_SLOWER = ("regressed", "likely_regressed")
 _LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 _SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
@@ -193,11 +193,12 @@ def by_run(measure: Measure) -> Measure:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measure on both sides, ns or a count per step; `sure` is the part of the delta that a repeat would show as well. of: the step that it is of."""
+    """A measure on both sides, ns or a count per step. sure: the part of the delta that is more than noise; least: what a repeat would show of it. of: the step that it is of."""
 
     baseline: float
     delta: float
     sure: float
+    least: float
     unseen: float = 0.0  # a change of up to this much would not have shown with the runs at hand
     low: float | None = None  # interval of the delta, where there is one
     high: float | None = None
@@ -240,8 +241,8 @@ def _category(measure: Measure, books: Accounting) -> Measured | str:
     return Measured(
         sum(books.baseline.get(name, 0.0) for name in names),
         sum(books.delta[name] for name in names),
-        sum(
-            _sure(books.level.get(name), books.delta[name], books.ci_low.get(name), books.ci_high.get(name))
+        *_sure(
+            (books.level.get(name), books.delta[name], books.ci_low.get(name), books.ci_high.get(name))
             for name in names
         ),
         low=books.ci_low.get(measure.quantity),  # a sum of categories has no interval of its own
@@ -267,18 +268,24 @@ def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:
     return Measured(
         sum(row.baseline_ns for row in rows),
         sum(row.delta_ns for row in rows),
-        sum(_sure(row.level, row.delta_ns, row.ci_low_ns, row.ci_high_ns) for row in rows),
+        *_sure((row.level, row.delta_ns, row.ci_low_ns, row.ci_high_ns) for row in rows),
         low=sum(row.ci_low_ns for row in rows),
         high=sum(row.ci_high_ns for row in rows),
     )
 
 
-def _sure(level: Evidence | None, delta: float, low: float | None, high: float | None) -> float:
-    """What a repeat would show of a change: all of one that many runs confirm, of a likely one what its interval leaves, of noise nothing."""
-    if level not in SURE:
-        return 0.0
-    end = low if delta > 0 else high
-    return end if level == "likely" and end is not None and end * delta > 0 else delta
+_Change: TypeAlias = tuple[Evidence | None, float, float | None, float | None]
+
+
+def _sure(changes: Iterable[_Change]) -> tuple[float, float]:
+    """What of some changes (level, delta, interval) is more than noise, and what a repeat would show of that: the ends of their intervals nearer to 0."""
+    sure = least = 0.0
+    for level, delta, low, high in changes:
+        end = low if delta > 0 else high
+        if level in SURE:
+            sure += delta
+            least += delta if end is None else end if end * delta > 0 else 0.0
+    return sure, least
 
 
 def names_of(row: PlaceRow) -> Sequence[str]:
@@ -309,15 +316,19 @@ def _step(result: Result) -> Measured:
     measured = _of_step(
         found, result.verdict, f"mean {_step_of(found.phase)}" if found.of == "mean" else STEP
     )
-    if result.verdict not in _LEVEL or found.ci_low_ns > 0:
+    if result.verdict not in _SLOWER or found.ci_low_ns > 0:
         return measured
-    return replace(measured, sure=max(facts.carried_ns or 0.0, 0.0))
+    carried = max(facts.carried_ns or 0.0, 0.0)
+    return replace(measured, sure=carried, least=carried)
 
 
 def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str) -> Measured:
-    sure = _sure(_LEVEL.get(verdict), found.delta_ns, found.ci_low_ns, found.ci_high_ns) if verdict else 0.0
+    level: Evidence | None = "likely" if verdict in _SLOWER else None
+    sure, least = _sure([(level, found.delta_ns, found.ci_low_ns, found.ci_high_ns)])
     unseen = (found.ci_high_ns - found.ci_low_ns) / 2
-    return Measured(found.baseline_ns, found.delta_ns, sure, unseen, found.ci_low_ns, found.ci_high_ns, of=of)
+    return Measured(
+        found.baseline_ns, found.delta_ns, sure, least, unseen, found.ci_low_ns, found.ci_high_ns, of=of
+    )
 
 
 def _step_of(phase: str) -> str:
@@ -344,7 +355,7 @@ def _count(quantity: str, result: Result) -> Measured | str:
     else:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
         before, after = getattr(result.launch.baseline, name), getattr(result.launch.candidate, name)
-    return Measured(before, after - before, after - before)
+    return Measured(before, after - before, after - before, after - before)
 
 
 def _kernel(measure: Measure, result: Result) -> Measured | str:
@@ -367,7 +378,15 @@ def _kernel(measure: Measure, result: Result) -> Measured | str:
     return Measured(
         sum(one.baseline_ns for one in found),
         sum(one.delta_ns for one in found),
-        sum(one.delta_ns for one, row in rows if row.level in SURE and one.delta_ns * row.delta_ns > 0),
+        *_sure(
+            (
+                row.level if one.delta_ns * row.delta_ns > 0 else None,
+                one.delta_ns,
+                row.ci_low_ns,
+                row.ci_high_ns,
+            )
+            for one, row in rows
+        ),
         low=rows[0][1].ci_low_ns if alone else None,
         high=rows[0][1].ci_high_ns if alone else None,
     )
@@ -395,4 +414,5 @@ def _tail(measure: Measure, result: Result) -> Measured | None:
     )
     slower = max(one.host_speed or 1.0, 1.0)  # the times of steps are not at equal host speed
     apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before) * slower
-    return Measured(baseline, candidate - baseline, candidate - baseline if apart else 0.0)
+    sure = candidate - baseline if apart else 0.0
+    return Measured(baseline, candidate - baseline, sure, sure)

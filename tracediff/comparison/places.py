@@ -25,10 +25,9 @@ from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
-from tracediff.stats.tests import ALPHA, benjamini_hochberg
+from tracediff.stats.tests import ALPHA, MOSTLY, benjamini_hochberg
 
 MATERIAL = 0.001  # of a phase's step: less is no finding
-MOST = 0.5  # of the change of its step: only one place holds more
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 
@@ -58,7 +57,7 @@ class Judgement:
     q: float
     level: Evidence
     runs: tuple[Floats, Floats]
-    of: tuple[tuple[int, ...], ...] = ()  # cells of each place, where it is of several
+    moved: bool = False  # its step surely changed
 
     @property
     def clear(self) -> bool:
@@ -69,6 +68,12 @@ class Judgement:
     def near(self) -> float:
         """The end of its interval nearer to 0, as a size; 0 where it holds 0."""
         return min(abs(self.low), abs(self.high)) if self.clear else 0.0
+
+    @property
+    def leads(self) -> bool:
+        """Whether its step surely changed, and it holds most of that."""
+        step = float(self.phase.part(self.part).estimate.delta[STEP])
+        return self.moved and self.delta * np.sign(step) > MOSTLY * abs(step)
 
     @property
     def score(self) -> float:
@@ -138,7 +143,7 @@ def judge(
         rows += [
             Judgement(
                 place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.low[at]),
-                float(of.high[at]), float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]),
+                float(of.high[at]), float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]), sure,
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
@@ -198,7 +203,7 @@ def _levels(
         return levels
     beyond = of.near >= SURELY * phase.step_ns
     step = float(part.estimate.delta[STEP])
-    main = moved & beyond & (of.p < ALPHA) & (of.delta * np.sign(step) > MOST * abs(step))
+    main = moved & beyond & (of.p < ALPHA) & (of.delta * np.sign(step) > MOSTLY * abs(step))
     passed = np.flatnonzero(beyond & (q < ALPHA) | main & ~np.isnan(q))  # nan compares false
     sure: dict[int, bool] = {}
     dealt = part.dealt() if phase.steps.judged else None
@@ -294,7 +299,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
                 found[number].append(
                     KernelTypical(
                         name, **of.change(cell), level=level, baseline_count=before, candidate_count=after,
-                        q_value=None if math.isnan(q) else q, counted=counted,
+                        q_value=None if math.isnan(q) else q,
                     )
                 )  # fmt: skip
     return found

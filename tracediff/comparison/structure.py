@@ -22,12 +22,12 @@ import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.held import CERTAIN, HELD, LEAST, SHARED, Held, held
+from tracediff.comparison.held import CERTAIN, HELD, LEAST, Held, held
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
 from tracediff.model import StructureRow
 from tracediff.stats.counts import fisher_exact
-from tracediff.stats.tests import ALPHA
+from tracediff.stats.tests import ALPHA, MOSTLY
 
 RARE = 0.01
 EQUAL = 0.8
@@ -296,7 +296,7 @@ def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     """
     change = np.abs(held.after - held.before)
     large = change >= (1 - HELD) * np.maximum(held.before, held.after)
-    large &= change >= (SHARED if frame.rounds else 0.0)
+    large &= change >= (MOSTLY if frame.rounds else 0.0)
     kind = np.array([item.kind for item in seen.items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
     return np.asarray(
@@ -356,7 +356,7 @@ def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[Str
     if not total.all():
         return
     parts = held.means[:, both].sum(axis=1) / total
-    if parts.min() < SHARED:
+    if parts.min() < MOSTLY:
         yield _row(
             frame, phase, held, "workload",
             {"baseline": float(parts[0]), "candidate": float(parts[1]), "certain": min(held.steps) >= CERTAIN,

@@ -34,14 +34,13 @@ from tracediff.model import (
 )
 from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.stats.noise import NU, Estimate
-from tracediff.stats.tests import ALPHA, PERMUTE, detectable, holm, runs_for
+from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, detectable, holm, runs_for
 
 SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 WANTED = 0.02  # of the step: the change for which the advised number of runs is
-MOVED = 0.5  # so much of the kernels changed the way in which they are launched
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
@@ -159,7 +158,6 @@ def decide(
     return said, facts
 
 
-PART = 0.5  # of a side's step time: with less compared, what was not compared is part of the verdict
 _WEAKER: dict[Verdict, Verdict] = {
     "regressed": "likely_regressed", "likely_regressed": "likely_regressed", "improved": "likely_improved",
     "likely_improved": "likely_improved",
@@ -171,7 +169,7 @@ def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
 
     `raw`: what the mean over all steps changed by, as a part of the baseline's.
     """
-    if min(shares.baseline, shares.candidate) >= PART or verdict == "not_comparable":
+    if min(shares.baseline, shares.candidate) >= MOSTLY or verdict == "not_comparable":
         return verdict
     if verdict == "no_change" and abs(raw) <= SAME:
         return verdict
@@ -307,7 +305,7 @@ def _only_host(phase: PhaseCells) -> bool:
 
 def launched(facts: VerdictFacts, launch: Launch, findings: Sequence[Finding]) -> VerdictFacts:
     """With the way of launching, where it changed and no finding says so."""
-    moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage) >= MOVED
+    moved = abs(launch.candidate.graph_coverage - launch.baseline.graph_coverage) >= MOSTLY
     if not moved or facts.basis not in ("phase", "part") or any(one.facts.graph_coverage for one in findings):
         return facts
     return replace(facts, graph_coverage=True)

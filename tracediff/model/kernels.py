@@ -44,7 +44,7 @@ class KernelStratum(msgspec.Struct, frozen=True):
 
 
 class KernelTypical(msgspec.Struct, frozen=True):
-    """A kernel row in the typical step of a phase, ns of the accounting. counted: its launches differ in every compared step."""
+    """A kernel row in the typical step of a phase, ns of the accounting."""
 
     phase: str
     baseline_ns: float
@@ -56,7 +56,6 @@ class KernelTypical(msgspec.Struct, frozen=True):
     baseline_count: float = 0.0
     candidate_count: float = 0.0
     q_value: float | None = None  # None: not tested
-    counted: bool = False
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +76,9 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     block: int = -1  # rows of one changed block between kernels that stayed the same
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
     per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches
-    phases: list[KernelTypical] = []  # those in which it has 0.1 % of the typical step, or is counted
+    phases: list[
+        KernelTypical
+    ] = []  # those in which it has 0.1 % of the typical step, or its launches differ in every compared step
     layers: list[str] = []  # the kinds of layer with the most of its time, where layers are known
 
 

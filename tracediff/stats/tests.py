@@ -11,6 +11,7 @@ import numpy as np
 from tracediff.stats.noise import Floats
 
 ALPHA = 0.05  # of a test, of false discoveries, and of the ways to deal the runs out
+MOSTLY = 0.5  # what is most of something, wherever a rule says so: only one part can hold more
 PERMUTE, PAIRS = (
     4,
     7,

@@ -19,9 +19,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 TRIM = 0.25  # of the steps of a run, at either end: what acts in fewer steps is rare, not typical
-STOP = (
-    2.0  # times the median step of its run: a step that takes longer is never typical, however many there are
-)
+STOP = 3.0  # times the median step of its run: a longer step is never typical, however many there are
 SHARED = 0.3  # of each side's steps, and of their time, must be of classes that both sides have
 MOST_CLASSES = 400  # beyond, a class has too few steps to say anything
 LEAST_FREEDOM = 10  # with fewer, which classes explain most is chance
