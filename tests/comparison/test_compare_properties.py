@@ -11,6 +11,7 @@ from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import CAPTURES
 from tracediff.comparison import tables
+from tracediff.comparison.gates import judge, parse_gate
 from tracediff.execution.sides import Side
 
 BUSY = ("compute", "comm", "memcpy")
@@ -146,9 +147,9 @@ def test_phases_sum_to_the_step(pair, compared):
     for field in ("baseline_ns", "candidate_ns", "delta_ns"):
         total = 0.0
         for one in compared_phases:
-            rest = getattr(one.typical, field) + getattr(one.tail, field)
+            usual = (1 - one.start_share) * getattr(one.typical, field) + getattr(one.tail, field)
             first = getattr(one.start, field) if one.start else 0.0
-            total += one.share * ((1 - one.start_share) * rest + one.start_share * first)
+            total += one.share * (usual + one.start_share * first)
         assert total == pytest.approx(getattr(result.step, field), abs=1e-3), field
 
 
@@ -275,11 +276,34 @@ def test_the_same_program_never_changed(baseline, candidate, compared):
 def test_garbage_collection_is_found(baseline, compared, reduction_of):
     first = compared(baseline, "graph_gc").findings[0]
     assert (first.cause, first.where.range, first.where.thread) == ("gc", "_schedule", "executor")
-    # the baseline never collects, the candidate in six of thirty steps: what rare steps gain is the mean of all but the first
+    # the baseline never collects, the candidate in six of thirty steps: what it gains is the mean of all generation steps
     steps = reduction_of("graph_gc").periods.sort("start_ns").filter(phase="generation")
-    assert (first.where.phase, first.part) == ("generation", "tail")
-    typical = sum(one.delta_ns for one in first.phases if one.phase == "generation")
-    assert first.delta_ns + typical == pytest.approx(steps["gc"][1:].mean())
+    assert (first.where.phase, first.part) == ("generation", "mean")
+    assert first.delta_ns == pytest.approx(steps["gc"].mean())
+
+
+@pytest.mark.parametrize("baseline", ["graph_a1", GRAPH])
+def test_a_cause_has_one_size_and_one_level_wherever_it_is_said(baseline, compared):
+    """The first sentence, the accounting of its step, the cause and gates on it speak of the mean generation step."""
+    result = compared(baseline, "graph_gc")
+    (part, *_), first = result.observed.parts, result.findings[0]
+    phase = next(one for one in result.phases if one.phase == "generation")
+    books = phase.mean_accounting
+    assert (result.observed.of, phase.verdict_of, part.finding) == ("mean", "mean", first.rank)
+    assert first.delta_ns == part.delta_ns == pytest.approx(books.delta["gc"])
+    assert phase.mean.delta_ns == result.observed.delta_ns > first.delta_ns
+    assert first.level == books.level["gc"] == result.accounting.level["gc"] == "likely"
+    for gate in (
+        "gc:+5us",
+        "generation.gc:+5us",
+        "generation.gc@executor:+5us",
+        "generation:+5%",
+        "step:+5%",
+    ):
+        judged = judge(parse_gate(gate), result)
+        assert judged.outcome == "failed", judged.message
+    assert judge(parse_gate("generation.gc:+5us"), result).delta == pytest.approx(first.delta_ns)
+    assert any(row.kind == "collections" and row.phase == "generation" for row in result.structure)
 
 
 def test_repeats_of_the_baseline_make_a_large_change_no_less_sure(compared):

@@ -41,14 +41,14 @@ def steps_of(*runs: list[float], sides: tuple[int, ...]) -> Steps:
 
 
 def test_steps_that_stop_are_never_typical_however_many_there_are():
-    """Every third of twelve steps takes 300, not 100 to 104: a quarter of twelve at either end would leave one of four. Of eight, two go."""
-    times = [100, 101, 300, 102, 103, 300, 104, 100, 300, 101, 102, 300]
+    """Every third of twelve steps takes 400, not 100 to 104: a quarter of twelve at either end would leave one of four. Of eight, two go."""
+    times = [100, 101, 400, 102, 103, 400, 104, 100, 400, 101, 102, 400]
     steps = steps_of(times, sides=(0,))
     every, one = np.ones(12, np.bool_), np.zeros(12, np.int64)
     # 100 100 101 101 102 102 103 104, without two at either end
     assert sorted(steps.ns[trimmed(steps, every, one, one)].tolist()) == [101, 101, 102, 102]
-    # another run takes 300 in every step: none of these stops
-    both = steps_of(times, [300.0] * 12, sides=(0, 1))
+    # another run takes 400 in every step: none of these stops
+    both = steps_of(times, [400.0] * 12, sides=(0, 1))
     kept = trimmed(both, np.ones(24, np.bool_), np.zeros(24, np.int64), both.run)
     assert sorted(both.ns[kept & (both.side == 0)].tolist()) == [101, 101, 102, 102] and kept[12:].all()
 

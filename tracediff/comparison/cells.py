@@ -365,7 +365,7 @@ def _phase_cells(
         for one, other in zip(rest.values, typical.values, strict=True)
     ]
     tail_means = part * (rest.means - typical.means)[:2, :cells]
-    variance = [part**2 * one[:cells] for one in rest.variance]
+    variance = [(part * _PHI) ** 2 * one[:cells] for one in rest.variance]
     unseen = _unseen(layout, rest, weighted, cells)
     tail = Sample(
         (tail_values[0], tail_values[1]),

@@ -393,7 +393,7 @@ def explains(finding: Finding, result: Result) -> str:
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`."""
-    per = per_step(finding.where.phase or "", finding.part, unit)
+    per = per_step(finding.where.phase or "", finding.part, unit, apart=_apart(finding))
     return f"{scale.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)} {scale.unit} {per}"
 
 
@@ -401,12 +401,19 @@ def brief_size(finding: Finding, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`: in the unit of a sentence about this finding alone."""
     prose = units.prose([finding.delta_ns])
     size = prose.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)
-    return f"{size} {per_step(finding.where.phase or '', finding.part, unit)}"
+    return f"{size} {per_step(finding.where.phase or '', finding.part, unit, apart=_apart(finding))}"
 
 
-def per_step(phase: str, part: str = "typical", unit: str = "step") -> str:
-    """`per generation step`, `per mean generation step` of what rare steps add, `per step` where steps have no phase."""
-    return " ".join(["per", *["mean"] * (part != "typical"), *[phase] * (phase not in ("", "step")), unit])
+def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bool = False) -> str:
+    """`per generation step`, `per mean generation step` of the mean, `per step` where steps have no phase. apart: the typical step is called so."""
+    which = ["mean"] if part != "typical" else ["typical"] * apart
+    return " ".join(["per", *which, *[phase] * (phase not in ("", "step")), unit])
+
+
+def _apart(finding: Finding) -> bool:
+    """Whether a cause is judged in the typical step of its phase and in the mean."""
+    own = {finding.part, *(one.part for one in finding.phases if one.phase == finding.where.phase)}
+    return own >= {"typical", "mean"}
 
 
 @dataclass(frozen=True)
@@ -464,7 +471,7 @@ def places(finding: Finding) -> list[tuple[str, str]]:
 def elsewhere(finding: Finding, scale: units.Scale) -> str:
     """What the same cause does in other phases, beyond noise: `+88.0 us per mixed step (likely)`."""
     said = [
-        f"{scale.delta(one.delta_ns)} {per_step(one.phase, one.part)} ({LEVELS[one.level][0]})"
+        f"{scale.delta(one.delta_ns)} {per_step(one.phase, one.part, apart=_apart(finding))} ({LEVELS[one.level][0]})"
         for one in finding.phases
         if one.level != "within_noise"
     ]
