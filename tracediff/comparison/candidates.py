@@ -20,6 +20,7 @@ from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
 from tracediff.model.causes import CAUSES
 from tracediff.stats.tests import MOSTLY
+from tracediff.stats.workload import half_in_longer
 
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 _STOPS = (
@@ -210,7 +211,7 @@ class Describe:
         more = spent["ns"].to_numpy() - usual[side[steps]]  # than the typical step of its own side
         inside = rest[steps] & (more > far[side[steps]])
         steps, more = steps[inside], more[inside]
-        steps = steps[more > _STOPS * _half_in_longer(more)]
+        steps = steps[more > _STOPS * half_in_longer(more)]
         runs = one.phase.runs
         some = [float((rest[steps] & (side[steps] == at)).sum()) / runs[at] for at in (0, 1)]
         if not any(some):
@@ -352,13 +353,6 @@ class Describe:
             for part in (range(first), range(first, first + frame.runs[1]))
         ]
         return RankSize(runs[0], runs[1], *(float(np.mean(one)) if one else 0.0 for one in runs))
-
-
-def _half_in_longer(excess: Floats) -> float:
-    """The size at which half of the whole lies in what is larger; 0 without any."""
-    ordered = np.sort(excess)[::-1]
-    sums = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(sums, 0.5 * sums[-1])]) if len(ordered) else 0.0
 
 
 def _often(rare: RareFact | None) -> bool:

@@ -65,7 +65,7 @@ from tracediff.model import (
     WaitFact,
     Where,
 )
-from tracediff.model.causes import CAUSES, LISTED, SURELY
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.stats.tests import MOSTLY
 from tracediff.trace.threads import beside
 
@@ -94,7 +94,7 @@ def related(
 
     def rank(one: Candidate) -> tuple[bool, bool, tuple[float, float, str, str]]:
         """What may be noise in another phase than that of the verdict explains nothing; what is not listed comes last."""
-        small = not one.sure and abs(one.interval[0]) < LISTED * one.judged.phase.step_ns
+        small = not one.sure and abs(one.interval[0]) < SURELY * one.judged.phase.step_ns
         return small, not one.sure and one.phase != first[0], order(one)
 
     return sorted(found, key=rank)

@@ -23,7 +23,7 @@ from tracediff.comparison.places import SURE, Judged, Judgement
 from tracediff.comparison.tables import StandardisedMeans
 from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
 from tracediff.stats.tests import MOSTLY
 
@@ -104,7 +104,6 @@ def _weighted_median(values: Floats, weights: Floats) -> float:
 
 # Host time that the GPU hides.
 
-_WORTH = 0.01  # of the step
 _MOVED = 0.4  # of the change of idle time comes of what is hidden
 
 
@@ -118,7 +117,7 @@ def hidden_host(
         if accounting.level.get(cause, "within_noise") == "within_noise":
             continue
         sides = accounting.baseline.get(cause, 0.0), accounting.candidate.get(cause, 0.0)
-        if hides((before, after), (sides[0], sides[1]), _WORTH * step.baseline_ns):
+        if hides((before, after), (sides[0], sides[1]), SURELY * step.baseline_ns):
             found.append(
                 Insight(
                     kind="hidden_host",
@@ -233,7 +232,7 @@ def late_rank(
     if row is None or not own or row.baseline_last is None or row.candidate_caused_wait_ns is None:
         return None
     more = row.candidate_caused_wait_ns - (row.baseline_caused_wait_ns or 0.0)
-    if after.slowest_share - row.baseline_last < _MORE or more < _WORTH * step.baseline_ns:
+    if after.slowest_share - row.baseline_last < _MORE or more < SURELY * step.baseline_ns:
         return None
     return Insight(
         kind="late_rank",

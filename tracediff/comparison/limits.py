@@ -13,12 +13,12 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
 from tracediff.limits.peaks import Peak, peak_of
 from tracediff.model import KernelRow
+from tracediff.model.causes import SURELY
 from tracediff.model.kernels import Gpu, Limits, LimitsRow, PhaseUse, Reached, Utilisation
 
 KNOWN = 0.9  # of the time in GEMMs and attention, for the utilisation of a phase to be said
 # kinds of kernels that multiply matrices, or may do so
 _MATRIX = ("gemm", "attention", "moe", "other")
-_WORTH = 0.01  # of the step: a smaller kernel is not told
 _SHAPES = 4
 _OP = ["name", "grid", "block"]
 
@@ -40,7 +40,7 @@ def limits(
     for place, (number, row) in enumerate(rows):
         both = [reached.get((number, side)) for side in range(len(sides))]
         longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
-        if longest >= _WORTH * step_ns and any(one and _rated(one) for one in both):
+        if longest >= SURELY * step_ns and any(one and _rated(one) for one in both):
             found.append(LimitsRow(place, *both))
     phases = _phases(work, walls, periods, [peak for _, peak in peaks])
     if not found and not phases:

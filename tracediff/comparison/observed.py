@@ -9,17 +9,17 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.intervals import Ints
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import SURE
-from tracediff.comparison.verdict import first_of
+from tracediff.comparison.verdict import LEAST, first_of
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
+from tracediff.stats.workload import half_in_longer
 
 _SMALL = 0.1  # of the change: a smaller part explains nothing of it
-_WORTH = 0.005  # of the step: a smaller part is not worth a sentence
 _REST, _MOST = 0.2, 3  # of the change that may stay without a cause, and parts
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
@@ -60,13 +60,13 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
-    worth = abs(found.delta_ns) >= _WORTH * phase.step_ns  # of less, only what is more than noise
+    worth = abs(found.delta_ns) >= LEAST * phase.step_ns  # of less, only what is more than noise
     sizes = [
         (_size(one, found), one.rank)
         for one in findings
         if one.cause != "batch_mix" and (worth or one.level in SURE)
     ]
-    least = max(_SMALL * abs(found.delta_ns), _WORTH * phase.step_ns)
+    least = max(_SMALL * abs(found.delta_ns), LEAST * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):
         if sign * size < least or len(parts) == _MOST or sum(one.share for one in parts) >= 1 - _REST:
@@ -105,7 +105,7 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     far = np.where(more > _FAR * usual[at], more, 0.0)
     if not far.any():
         return None
-    least = 0.5 * _half_in_longer(far)
+    least = 0.5 * half_in_longer(far)
     chosen = more >= least
     others = int((ns[there] - usual[1 - at] >= least).sum())
     often = float(chosen.mean())
@@ -119,12 +119,6 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     return Stops(
         SIDES[at], int(chosen.sum()), len(here), others, len(there), every, float(np.median(more[chosen]))
     )
-
-
-def _half_in_longer(values: Floats) -> float:
-    """The size at which half of the sum lies in what is larger."""
-    order = np.sort(values)[::-1]
-    return float(order[int(np.searchsorted(np.cumsum(order), 0.5 * order.sum()))])
 
 
 def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:

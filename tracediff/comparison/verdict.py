@@ -36,7 +36,6 @@ from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.stats.noise import NU, Estimate
 from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, detectable, holm, runs_for
 
-SAME = 0.01  # a delta within this part of the step, and an interval within three times that, is no change
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
@@ -90,7 +89,9 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
             return "regressed" if sure else "likely_regressed"
         return "improved" if sure else "likely_improved"
     return (
-        "no_change" if abs(delta) <= SAME * size and abs(delta) + half <= 3 * SAME * size else "inconclusive"
+        "no_change"
+        if abs(delta) <= SURELY * size and abs(delta) + half <= 3 * SURELY * size
+        else "inconclusive"
     )
 
 
@@ -171,7 +172,7 @@ def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
     """
     if min(shares.baseline, shares.candidate) >= MOSTLY or verdict == "not_comparable":
         return verdict
-    if verdict == "no_change" and abs(raw) <= SAME:
+    if verdict == "no_change" and abs(raw) <= SURELY:
         return verdict
     along = raw > 0 if verdict.endswith("regressed") else raw < 0
     return _WEAKER.get(verdict, "inconclusive") if along else "inconclusive"
@@ -280,12 +281,12 @@ def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
 
 def _quiet(phase: PhaseCells) -> bool:
     """Whether rare steps, too, are about the same."""
-    return abs(float(phase.tail.estimate.delta[STEP])) <= 3 * SAME * phase.step_ns
+    return abs(float(phase.tail.estimate.delta[STEP])) <= 3 * SURELY * phase.step_ns
 
 
 def _same(whole: Estimate) -> bool:
     delta, half = abs(float(whole.delta[STEP])), float(whole.half[STEP])
-    limit = SAME * float(max(whole.baseline[STEP], whole.candidate[STEP]))
+    limit = SURELY * float(max(whole.baseline[STEP], whole.candidate[STEP]))
     return delta <= limit and delta + half <= 3 * limit
 
 

@@ -283,7 +283,7 @@ def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
 
     def counts(one: Finding) -> bool:
         step = steps.get(one.where.phase or "", result.step.baseline_ns)
-        return one.level != "within_noise" or abs(one.delta_ns) >= causes.LISTED * step
+        return one.level != "within_noise" or abs(one.delta_ns) >= causes.SURELY * step
 
     found = [(one, counts(one)) for one in result.findings]
     return [one for one, yes in found if yes], [one for one, yes in found if not yes]

@@ -60,6 +60,13 @@ def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints) -> Bools:
     return typical
 
 
+def half_in_longer(values: Floats) -> float:
+    """The size at which half of the sum lies in what is larger; 0 of nothing."""
+    order = np.sort(values)[::-1]
+    sums = np.cumsum(order)
+    return float(order[np.searchsorted(sums, 0.5 * sums[-1])]) if len(order) else 0.0
+
+
 def class_shares(steps: Steps, chosen: Bools, klass: Ints) -> Floats:
     """Pi of every class, (classes,); zeros where the first two sides share none."""
     sides = _class_weight(steps, chosen, klass)[:2]
