@@ -469,10 +469,10 @@ def places(finding: Finding) -> list[tuple[str, str]]:
 
 
 def elsewhere(finding: Finding, scale: units.Scale) -> str:
-    """What the same cause does in other phases, beyond noise: `+88.0 us per mixed step (likely)`."""
-    said = [
-        f"{scale.delta(one.delta_ns)} {per_step(one.phase, one.part, apart=_apart(finding))} ({LEVELS[one.level][0]})"
-        for one in finding.phases
-        if one.level != "within_noise"
-    ]
-    return "; ".join(said)
+    """What the same cause does in other phases and parts, beyond noise: `+88.0 us per mixed step (likely)`."""
+    said = []
+    for one in finding.phases:
+        rare = ", in rare steps" if one.part == "tail" else ""
+        step = per_step(one.phase, one.part, apart=_apart(finding))
+        said.append((one.level, f"{scale.delta(one.delta_ns)} {step}{rare} ({LEVELS[one.level][0]})"))
+    return "; ".join(text for level, text in said if level != "within_noise")
