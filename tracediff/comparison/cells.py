@@ -244,7 +244,7 @@ RARE_TIMES, RARE = (
     0.05,
 )  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
 _RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
-_PHI = 1.4  # error of a typical step over that of its blocks of steps: variance x 1.7 to 3, as the middle half is cut out
+_PHI = 1.4  # error of a typical step, and so of the tail, over that of its blocks: variance x 1.7 to 3, as the middle half is cut out
 _LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
 _BEHIND = 0.02  # of a copy's time: with more of it behind other work, what is seen of it depends on when it was launched
 _NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)
