@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -337,13 +338,13 @@ def test_nothing_reaches_beyond_the_picture(pair, layout):
 
 
 def test_bars_begin_at_zero_or_are_broken():
-    """14 % more is drawn as 14 % more; only what could not be seen else is magnified, and its axis says so."""
+    """14 % more is drawn as 14 % more; only what is more than noise and could not be seen else is magnified, and its axis says so."""
     from tracediff.report import waterfall
 
-    def figure(after: int) -> waterfall.Waterfall:
+    def figure(after: int, level: Any = "likely") -> waterfall.Waterfall:
         bars = [
             waterfall.Bar("baseline", "baseline", "baseline", 0, 1_000_000),
-            waterfall.Bar("category", "gc", "Python GC", 1_000_000, after),
+            waterfall.Bar("category", "gc", "Python GC", 1_000_000, after, level=level),
             waterfall.Bar("candidate", "candidate", "candidate", 0, after),
         ]
         return waterfall.Waterfall(bars, style.units.scale_for([1e6]))
@@ -352,6 +353,7 @@ def test_bars_begin_at_zero_or_are_broken():
     assert "axis cut" not in pictures.of_fall(figure(1_140_000))
     assert figure(1_010_000).axis()[0] > 900_000
     assert "axis cut" in pictures.of_fall(figure(1_010_000))
+    assert figure(1_010_000, "within_noise").axis() == (0.0, 1_010_000.0)
 
 
 def test_the_waterfall_shows_its_rows():

@@ -89,7 +89,7 @@ class Waterfall:
         totals = [self.bars[0].end_ns, self.bars[-1].end_ns]
         points = totals + [point for bar in self.bars[1:-1] for point in (bar.start_ns, bar.end_ns)]
         low, high = min(points), max(max(points), 1)
-        unsure = all(bar.level in (NOISE, None) for bar in self.bars[1:-1])
+        unsure = all(bar.level == NOISE for bar in self.bars[1:-1] if bar.delta_ns)
         if unsure or low <= 0 or high == low or high - low > _SEEN * high:
             return min(0.0, float(low)), float(high)
         width = max(float(high - low), 0.02 * high)
