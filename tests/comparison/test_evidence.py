@@ -58,7 +58,7 @@ def test_numbers_of_a_finding_agree_with_each_other(pair, compared):
         if one.share is None:
             continue
         (phase,) = [phase for phase in result.phases if phase.phase == one.where.phase]
-        changed = phase.typical if one.part == "typical" else phase.tail
+        changed = getattr(phase, one.part)
         if one.where.rank is None:  # else it is of that rank, and the phase of the mean one
             assert one.delta_ns == pytest.approx(one.candidate_ns - one.baseline_ns, abs=1e-6)  # as measured
             assert one.share == pytest.approx(one.delta_ns / changed.delta_ns)

@@ -286,7 +286,7 @@ def _mix(rows: list[Stratum]) -> Check:
     ]
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "the sides have no steps of like workload in common", "fail")
-    text = f"{100 * distance:.0f} % of the steps would have to be of another workload for the sides to have one mix; each workload counts alike"
+    text = f"the batches differ: {100 * distance:.0f} % of the steps are of workloads that the other side has less often"
     return _check("batch_mix", shares, text if distance > 0.1 else "")
 
 

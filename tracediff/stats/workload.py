@@ -34,12 +34,10 @@ class Steps:
     ns: Floats
 
 
-def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints) -> Bools:
+def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, longest: float = STOP) -> Bools:
     """Those of the eligible steps that do not stop, without the slowest and the fastest `TRIM` of these in their unit.
 
-    A unit is a run, or a rank of it.
-
-    Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps stay or go together.
+    A unit is a run, or a rank of it. longest: what stops takes so many times its median step. Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps stay or go together.
     """
     apart, times = np.zeros(len(steps.ns)), np.ones(len(steps.ns))
     for one in np.unique(klass[eligible]):
@@ -50,7 +48,7 @@ def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints) -> Bools:
     typical = np.zeros_like(eligible)
     for one in np.unique(unit[eligible]):
         inside = np.flatnonzero(eligible & (unit == one))
-        inside = inside[times[inside] <= STOP * np.median(times[inside])]
+        inside = inside[times[inside] <= longest * np.median(times[inside])]
         typical[inside] = True
         cut = int(TRIM * len(inside))
         if cut:
@@ -154,13 +152,13 @@ def variance_of_difference(steps: Steps, chosen: Bools, klass: Ints) -> float:
 def choose(steps: Steps, eligible: Bools, unit: Ints, options: dict[str, Ints]) -> tuple[str, Ints, Bools]:
     """The workload under which the sides differ with the smallest error, its classes, and the typical steps under it.
 
-    The error is what the scatter of steps within their classes would give: that of the runs, known from so few, would choose the
+    There, a step of another workload does not pass for one that stops. The error is what the scatter of steps within their classes would give: that of the runs, known from so few, would choose the
     classes under which these runs happen to agree.
 
     An option counts where at least `SHARED` of each side's steps, and of their time, are of classes that both have: classes of one
     side alone would absorb what changed. The last of `options` is the one without classes, which always counts.
     """
-    best: tuple[float, str, Bools] | None = None
+    best: tuple[float, str] | None = None
     *_, last = options
     chosen = eligible & (steps.side < 2)
     for name, klass in options.items():
@@ -169,9 +167,10 @@ def choose(steps: Steps, eligible: Bools, unit: Ints, options: dict[str, Ints]) 
             or min(*shared(steps, chosen, klass), *shared_time(steps, chosen, klass)) < SHARED
         ):
             continue
-        typical = trimmed(steps, eligible, klass, unit)
+        typical = trimmed(steps, eligible, klass, unit, np.inf)
         variance = variance_of_difference(steps, typical & (steps.side < 2), klass)
         if best is None or variance <= best[0] * (1 + 1e-9):  # of equal ones the last: the simplest
-            best = variance, name, typical
+            best = variance, name
     assert best is not None
-    return best[1], options[best[1]], best[2]
+    klass = options[best[1]]
+    return best[1], klass, trimmed(steps, eligible, klass, unit)
