@@ -37,7 +37,8 @@ class Steps:
 def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, longest: float = STOP) -> Bools:
     """Those of the eligible steps that do not stop, without the slowest and the fastest `TRIM` of these in their unit.
 
-    A unit is a run, or a rank of it. longest: what stops takes so many times its median step. Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps stay or go together.
+    A unit is a run, or a rank of it. longest: what stops takes so many times its median step. Each beside the median of its class, so
+    that a long workload is not taken for a slow step. Equal steps stay or go together.
     """
     apart, times = np.zeros(len(steps.ns)), np.ones(len(steps.ns))
     for one in np.unique(klass[eligible]):
