@@ -96,9 +96,9 @@ def main() -> None:
                 str(folder / "candidate"),
             ]
             tool += ["--skip-unreadable", "--json", str(out), "-f", "-q"]
-            remote = ["--scheduler", chosen.scheduler] if chosen.scheduler else []
             how = {"env": {"TRACEDIFF_CACHE": str(folder / "cache")}, "limit_s": 7200, "most_mib": 16_384}
-            cold = measure([*tool, *remote], ROOT, **how)
+            remote = {"TRACEDIFF_SCHEDULER": chosen.scheduler} if chosen.scheduler else {}
+            cold = measure(tool, ROOT, **{**how, "env": {**how["env"], **remote}})
             first = out.read_bytes()
             warm = measure(tool, ROOT, **how)
             assert out.read_bytes() == first

@@ -36,8 +36,7 @@ def cases() -> dict[str, list[str]]:
         found[f"demo-{name}"] = ["compare", "demo/graph_a", f"demo/{name}"]
     found["eager"] = ["compare", "captures/eager_a1.sqlite.xz", "captures/eager_a2.sqlite.xz"]
     found["sleep"] = ["compare", "demo/graph_a", "captures/graph_sleep.sqlite.xz"]
-    found["whole"] = ["compare", "pairs/base_1.sqlite.xz", "pairs/gc5_2.sqlite.xz", "--whole-capture"]
-    found["host-only"] = ["compare", "system/os_plain.sqlite.xz", "system/os_sleep.sqlite.xz", "--host-only"]
+    found["host-only"] = ["compare", "system/os_plain.sqlite.xz", "system/os_sleep.sqlite.xz"]
     found["steps"] = ["compare", "pairs/base_1.sqlite.xz", "pairs/work95_1.sqlite.xz", "--steps", "25-40"]
     for a, b in (
         ("eager_base", "eager_sleep"),
@@ -61,7 +60,7 @@ def cases() -> dict[str, list[str]]:
         ("spill255", "spill32"),
         ("trt_132", "trt_1056"),
     ):
-        found[f"ncu-{a}"] = ["ncu", f"ncu/{a}.csv", f"ncu/{b}.csv"]
+        found[f"ncu-{a}"] = ["compare", f"ncu/{a}.csv", f"ncu/{b}.csv"]
     found["ncu-beside"] = [
         "compare",
         "demo/graph_a",
@@ -71,9 +70,9 @@ def cases() -> dict[str, list[str]]:
         "--with",
         "candidate=ncu/gemm_fused.csv",
     ]
-    found["trtexec"] = ["trtexec", "trtexec/fp32", "trtexec/fp16"]
+    found["trtexec"] = ["compare", "trtexec/fp32", "trtexec/fp16"]
     for a, b in (("same_1", "same_2"), ("same_1", "more_5"), ("same_1", "double"), ("crowded", "warm")):
-        found[f"latencies-{a}-{b}"] = ["latencies", f"latencies/{a}", f"latencies/{b}"]
+        found[f"latencies-{a}-{b}"] = ["compare", f"latencies/{a}", f"latencies/{b}"]
     found["kpi"] = [
         "compare",
         "demo/graph_a",
@@ -94,7 +93,9 @@ def cases() -> dict[str, list[str]]:
 def save_one(name: str, arguments: list[str], folder: str) -> str:
     """One case, all of its outputs, in this process."""
     os.chdir(FIXTURES)
-    os.environ.update({"COLUMNS": "150", "NO_COLOR": "1", "SOURCE_DATE_EPOCH": "1700000000"})
+    os.environ.update(
+        {"COLUMNS": "150", "NO_COLOR": "1", "SOURCE_DATE_EPOCH": "1700000000", "TRACEDIFF_CACHE": "off"}
+    )
     from tracediff.cli.main import main
 
     out = Path(folder) / name
@@ -103,7 +104,7 @@ def save_one(name: str, arguments: list[str], folder: str) -> str:
         arguments = [arguments[0], *(_repeats(files, out.parent / "repeats") for files in arguments[1:])]
     files = ["--json", f"{out}/result.json", "--md", f"{out}/report.md", "--html", f"{out}/report.html"]
     if arguments[0] in ("compare", "show"):
-        files += ["--tables", f"{out}/tables", "--no-cache"]
+        files += ["--tables", f"{out}/tables"]
     if arguments[0] == "compare":
         files += ["--postmortem", f"{out}/postmortem.md"]
     text = io.StringIO()

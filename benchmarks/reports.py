@@ -34,7 +34,7 @@ def commands(nsys: Path, reports: list[Path]) -> dict[str, Command]:
     def compare(*more: str) -> Command:
         names = [str(one) for one in reports]
         return lambda folder: [
-            sys.executable, "-m", "tracediff", "compare", *names, "--no-cache", "-q", "--json", str(folder / "out.json"), *more
+            sys.executable, "-m", "tracediff", "compare", *names, "-q", "--json", str(folder / "out.json"), *more
         ]  # fmt: skip
 
     return {

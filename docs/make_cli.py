@@ -16,7 +16,17 @@ from tracediff.cli.options import Grouped
 PAGE = Path(__file__).parent / "cli.md"
 # Command -> pages that say more about it.
 MORE = {
-    "compare": ("tutorial.md", "reading.md", "method.md", "ci.md", "inputs.md", "ranks.md"),
+    "compare": (
+        "tutorial.md",
+        "reading.md",
+        "method.md",
+        "ci.md",
+        "inputs.md",
+        "ranks.md",
+        "ncu.md",
+        "trtexec.md",
+        "latencies.md",
+    ),
     "timeline": ("timeline.md",),
     "show": ("show.md",),
     "what-if": ("what-if.md",),
@@ -25,9 +35,6 @@ MORE = {
     "history": ("history.md",),
     "mcp": ("agents.md",),
     "comment": ("ci.md",),
-    "ncu": ("ncu.md",),
-    "trtexec": ("trtexec.md",),
-    "latencies": ("latencies.md",),
     "schema": ("result.md",),
     "demo": ("tutorial.md",),
     "init": ("ci.md",),

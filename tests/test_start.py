@@ -60,7 +60,7 @@ def test_one_thread_of_blas_but_in_what_is_captured(tmp_path, words, given, thre
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start")
     pair = [serving(steps=6).write(folder / f"{name}.sqlite") for name in "ab"]
-    return loaded(folder, "compare", *pair, "--no-cache", "-q")
+    return loaded(folder, "compare", *pair, "-q")
 
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("compare", "--help")])

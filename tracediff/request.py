@@ -11,10 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tracediff.errors import TracediffError
-from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import (
     Pick,
     Selection,
@@ -22,7 +20,6 @@ from tracediff.formats.selection import (
     selections,
     spell_ranks,
     spell_steps,
-    spell_window,
 )
 
 if TYPE_CHECKING:
@@ -30,32 +27,6 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
-Unit = Literal["ns", "us", "ms", "s"]
-UNITS = ("ns", "us", "ms", "s")
-
-
-def is_warm_up(value: str) -> bool:
-    """Whether a word says how many first iterations of a run are left out: auto, or a number of them."""
-    return value == "auto" or (value.isdecimal() and value.isascii() and len(value) < 10)
-
-
-@dataclass(frozen=True)
-class LatencyOptions:
-    """How files of latencies are read, and the files of each side: a path a run, or a folder."""
-
-    column: str | None = None
-    unit: str | None = None
-    warm_up: str = "auto"
-    baseline: tuple[Path, ...] = ()
-    candidate: tuple[Path, ...] = ()
-    alone: bool = True  # not beside traces, where none of these options is
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for what no command line could give."""
-        if self.unit not in (None, *UNITS):
-            raise ValueError(f"the unit of latencies is one of {', '.join(UNITS)}, not {self.unit!r}")
-        if not is_warm_up(self.warm_up):
-            raise ValueError(f"warm-up is auto or a number of iterations such as 0, not {self.warm_up!r}")
 
 
 def option(default: Any, text: str, **spelling: Any) -> Any:
@@ -80,32 +51,20 @@ STEPS, BESIDE, MORE = "Steps and ranks", "Beside the traces", "More answers"  # 
 class ReadRequest:
     """How captures are read."""
 
-    GROUP: ClassVar[str] = "Reading"
+    GROUP: ClassVar[str] = ""
     step_regex: str | None = option(
         None, "NVTX ranges that begin a step; groups number, ctx, tokens, gen.", metavar="REGEX", group=STEPS
     )
-    whole_capture: bool = option(
-        False, "Count each capture as one step, whatever steps there are.", group=STEPS
-    )
-    host_only: bool = option(
-        False, "Measure the host alone, whatever GPU kernels were captured.", group=STEPS
-    )
-    memory_limit: str | None = option(
-        None,
-        "Memory for DuckDB, e.g. 2GiB; the rest spills to a scratch folder in $TMPDIR.",
-        metavar="SIZE",
-    )
-    threads: int | None = option(None, "Threads for DuckDB.", minimum=1)
-    export: Form = option(
-        PARQUET_FIRST, "What nsys exports a .nsys-rep to. [default: parquet, where it can]", choices=FORMS
-    )
 
     def reading(self, *, keep: bool = False) -> Reading:
-        """The same for `execution`; `keep`: the events of some steps, to draw."""
-        from tracediff.execution.sides import Reading
+        """The same for `execution`, with what the environment says; `keep`: the events of some steps, to draw.
+
+        Raises `TracediffError`: bad-limit, bad-export.
+        """
+        from tracediff.execution.sides import Reading, tuning
 
         same = {one.name: getattr(self, one.name) for one in fields(Reading) if hasattr(self, one.name)}
-        return Reading(**same, keep=keep)
+        return Reading(**same, **tuning(), keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,60 +77,38 @@ class OpenRequest(ReadRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureRequest(ReadRequest):
-    """Which steps are measured. Raises ValueError where steps, window or ranks are no selection."""
+    """Which steps are measured. Raises ValueError where steps or ranks are no selection."""
 
     steps: str | None = option(
         None,
-        "Only these steps, by the number in their label (else by their place, from 1); A-B/C-D: for each side.",
-        metavar="A-B",
-        group=STEPS,
-    )
-    window: str | None = option(
-        None,
-        "Only steps that lie in this time of the trace whole: 1.5s-2.5s; A-B/C-D: for each side.",
+        "Only these steps, by the number in their label (else by their place, from 1): 20-50; or by the time of the trace: 1.5s-2.5s."
+        " A/B: for each side.",
         metavar="FROM-TO",
         group=STEPS,
     )
     ranks: str | None = option(None, "Only these ranks: 0,3-7.", metavar="LIST", group=STEPS)
-    cache: bool = option(
-        True, "Read everything anew, and keep nothing (see `tracediff cache`).", name="--no-cache"
-    )
     skip_unreadable: bool = option(
-        False, "Leave exports out that cannot be read, and say which, instead of ending with an error."
+        False,
+        "Leave exports out that cannot be read, and say which, instead of ending with an error.",
+        group=STEPS,
     )
-    scheduler: str | None = option(
-        None,
-        "Read on the workers of a Dask cluster: tcp://HOST:PORT, or a scheduler file.",
-        metavar="ADDRESS",
-    )
+    cache: bool = True  # take what was read before from the cache, and keep there what is read now
 
     def __post_init__(self) -> None:
         self.selections()
 
     def selections(self) -> tuple[Selection, Selection]:
         """What is measured of the baseline and of the candidate."""
-        return selections(self.steps, self.window, self.ranks)
+        return selections(self.steps, self.ranks)
 
     def reading(self, *, keep: bool = False) -> Reading:
-        """Raises `TracediffError`: no-steps-to-select."""
-        if self.whole_capture and any(one.cuts_steps for one in self.selections()):
-            raise TracediffError(
-                "no-steps-to-select",
-                "--whole-capture counts each capture as one step: there are none to select",
-                fix="--steps and --window go without --whole-capture; --step-regex names what begins a step",
-                exit_code=2,
-            )
+        """Raises `TracediffError`: bad-limit, bad-export."""
         return replace(super().reading(keep=keep), cached=self.cache)
 
     def said(self, sides: int = 2, **more: object) -> dict[str, object]:
         """The options that a result mentions, where they were given; a selection as a pair where the sides differ."""
-        said: dict[str, object] = {
-            "step_regex": self.step_regex,
-            "whole_capture": self.whole_capture,
-            "host_only": self.host_only,
-            **more,
-        }
-        for name, spelled in (("steps", spell_steps), ("window", spell_window), ("ranks", spell_ranks)):
+        said: dict[str, object] = {"step_regex": self.step_regex, **more}
+        for name, spelled in (("steps", spell_steps), ("ranks", spell_ranks)):
             words = list(dict.fromkeys(spelled(one) or "all" for one in self.selections()[:sides]))
             said[name] = "/".join(words) if words != ["all"] else None
         return {name: value for name, value in said.items() if value}
@@ -219,6 +156,14 @@ class CompareRequest(MeasureRequest):
             raise ValueError("--with noise=PATH: one folder of repeats, not several")
         return found
 
+    def of_steps(self) -> list[str]:
+        """The options that were given and need steps."""
+        given = {
+            "--steps": self.steps, "--step-regex": self.step_regex, "--ranks": self.ranks, "--with": self.beside,
+            "--kernel": self.kernel, "--what-if": self.what_if,
+        }  # fmt: skip
+        return [name for name, value in given.items() if value]
+
     def kernels(self) -> tuple[str, ...]:
         """The names of kernels that are asked for."""
         return (self.kernel,) if isinstance(self.kernel, str) else tuple(self.kernel)
@@ -259,38 +204,16 @@ class BisectRequest(ReadRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatenciesRequest:
-    """`tracediff latencies`. Raises ValueError where the warm-up is none."""
-
-    baseline: str = field(kw_only=False)
-    candidate: str = field(kw_only=False)
-    column: str | None = option(
-        None, "Column, key, benchmark or command, where there are several.", metavar="NAME"
-    )
-    unit: Unit | None = option(None, "Unit, where the file says none.", choices=UNITS)
-    warmup: str = option(
-        "auto", "First iterations of each run to leave out.", metavar="N|auto|0", show_default=True
-    )
-
-    def __post_init__(self) -> None:
-        self.options((), ())
-
-    def options(self, baseline: tuple[Path, ...], candidate: tuple[Path, ...]) -> LatencyOptions:
-        """The same, of files."""
-        return LatencyOptions(self.column, self.unit, self.warmup, baseline, candidate)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TimelineRequest(MeasureRequest):
     """`tracediff timeline`. Raises ValueError where pairs or runs are none."""
 
     GROUP: ClassVar[str] = ""
-    host_only: bool = False  # events are those of GPUs
-    steps: str | None = None  # pairs of steps are selected instead
+    steps: str | None = None  # `pairs` says it
     baseline: PathLike = field(kw_only=False)
     candidate: PathLike | None = field(default=None, kw_only=False)
     pairs: str | None = option(
-        None, "Which pairs of steps: the first N, or the A-th to the B-th.  [default: 20]", name="--steps", metavar="N|A-B"
+        None, "Which pairs of steps: the first N, the A-th to the B-th, or those in a time of the trace: 1.5s-2.5s.  [default: 20]",
+        name="--steps", metavar="N|A-B",
     )  # fmt: skip
     max_events: int = option(
         500_000, "Events of both sides together; pairs of steps beyond them are left out, with a warning.", minimum=1
@@ -304,15 +227,23 @@ class TimelineRequest(MeasureRequest):
         self.window_of_pairs()
         self.runs()
 
+    def selections(self) -> tuple[Selection, Selection]:
+        """Steps in a time of the trace; of pairs by number all are read."""
+        return selections(self.pairs if self._by_time else None, self.ranks)
+
+    @property
+    def _by_time(self) -> bool:
+        return self.pairs is not None and re.search(r"[a-z]", self.pairs) is not None
+
     def window_of_pairs(self) -> tuple[int, int] | None:
-        """First and last pair of steps, counted from 1; None: not asked for."""
-        if self.pairs is None:
+        """First and last pair of steps, counted from 1; None: not asked for by number."""
+        if self.pairs is None or self._by_time:
             return None
         found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})", self.pairs)
         first, last = (int(found[1] or 1), int(found[2])) if found else (0, 0)
         if not 1 <= first <= last:
             raise ValueError(
-                f"--steps: {self.pairs!r} is neither a number of steps nor a range A-B of them, counted from 1"
+                f"--steps: {self.pairs!r} is neither a number of steps, nor a range A-B of them, counted from 1, nor a time such as 1.5s-2.5s"
             )
         return first, last
 
@@ -351,7 +282,7 @@ class ShowRequest(MeasureRequest):
     def __post_init__(self) -> None:
         baseline, candidate = self.selections()
         if baseline != candidate:
-            raise ValueError("--steps and --window of two sides: there is one")
+            raise ValueError("--steps of two sides: there is one")
         self.picks()
 
     def picks(self) -> tuple[Pick, ...]:
@@ -365,7 +296,6 @@ class WhatIfRequest(MeasureRequest):
     """`tracediff what-if`: one side and what is different in it."""
 
     GROUP: ClassVar[str] = ""
-    host_only: bool = False  # what is replayed are the GPU's steps
     capture: PathLike = field(kw_only=False)
     without: str | Sequence[str] = option(
         (), "Take the time of a cause away, at some places or all, or of kernels with their launches: gc, gil_wait@await_response, kernel:NAME; repeatable.", metavar="CAUSE[@PLACE]"
@@ -384,4 +314,4 @@ class WhatIfRequest(MeasureRequest):
     def __post_init__(self) -> None:
         baseline, candidate = self.selections()
         if baseline != candidate:
-            raise ValueError("--steps and --window of two sides: there is one")
+            raise ValueError("--steps of two sides: there is one")

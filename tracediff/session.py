@@ -10,15 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, in_turns, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
+from tracediff.model import Note
 from tracediff.request import (
     BisectRequest,
     CompareRequest,
-    LatencyOptions,
     ShowRequest,
     WhatIfRequest,
     paths,
@@ -46,12 +48,14 @@ def compare_request(
     """Find the files, read them, compare the sides.
 
     `keep`: with the events of some steps, to draw. `progress` gets each file's name before it is read, `warn` what was left out.
-    Raises `TracediffError`: with-one-side, and those of `companions.beside`, the readers of such files, `resolve_pair`, `reduce_sides` and `compare`.
+    Raises `TracediffError`: with-one-side, and those of `companions.files.beside`, the readers of such files, `resolve_pair`, `reduce_sides` and `compare`.
     """
     given = request.given()
     adds = _additions(given)
+    words = [os.fspath(one) for one in (request.baseline, request.candidate) if one is not None]
     reading = replace(request.reading(keep=keep), graph=request.what_if)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
+    found, notes = _found(files, words, given["baseline"]) if bundle is None else ([], [])
     files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.model import complete
@@ -71,8 +75,10 @@ def compare_request(
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if given["noise"] else None))
     )
-    for add in adds:
+    for add in (*adds, *found):
         result = add(result)
+    if notes:
+        result = msgspec.structs.replace(result, warnings=[*result.warnings, *notes])
     if bundle is not None and result.kpi is None:
         from tracediff.companions.bench.compare import with_bundle_kpi
 
@@ -82,9 +88,7 @@ def compare_request(
 
 def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]:
     """Read what was given beside the traces now, and return what adds a section each to a result."""
-    from msgspec.structs import replace
-
-    from tracediff.companions import beside
+    from tracediff.companions.files import beside
 
     one, other = beside(given["baseline"]), beside(given["candidate"])
     for section in sorted(one.keys() ^ other.keys()):
@@ -95,37 +99,55 @@ def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]
             fix=f"--with {lacks}=PATH",
             exit_code=2,
         )
-    adds: list[Callable[[Result], Result]] = []
-    if "ncu" in one:
+    return [_adding(section, one[section], other[section]) for section in one]
+
+
+def _found(
+    files: Sequence[SideFiles], words: Sequence[str], given: Sequence[Path]
+) -> tuple[list[Callable[[Result], Result]], list[Note]]:
+    """The same of what lies in the folders of both sides, unless it was `given`; what of that is left out is noted, and is no error."""
+    from tracediff.companions.files import beside, of_both, within
+
+    known = beside(given)
+    sides = (within(side, word, known) for side, word in zip(files, words, strict=True))
+    one, other, notes = of_both(*sides)
+    adds = []
+    for section in one:
+        try:
+            adds.append(_adding(section, one[section], other[section]))
+        except TracediffError as error:
+            notes.append(Note("beside-left-out", f"{error.message} [{error.slug}]: left out. {error.fix}"))
+    return adds, notes
+
+
+def _adding(section: str, one: list[Path], other: list[Path]) -> Callable[[Result], Result]:
+    """Read the files of a section of both sides, and return what adds it to a result. Raises `TracediffError`: those of the readers."""
+    from msgspec.structs import replace
+
+    if section == "ncu":
         from tracediff.companions.ncu.compare import compare_ncu
         from tracediff.companions.ncu.read import read as read_profile
 
-        before, after = (read_profile(side["ncu"][0]) for side in (one, other))
-        adds.append(lambda result: replace(result, ncu=compare_ncu(before, after, result.kernels)))
-    if "trtexec" in one:
+        before, after = (read_profile(side[0]) for side in (one, other))
+        return lambda result: replace(result, ncu=compare_ncu(before, after, result.kernels))
+    if section == "trtexec":
         from tracediff.companions.trtexec.compare import compare_trtexec
         from tracediff.companions.trtexec.read import read as read_engine
 
-        trtexec = compare_trtexec(
-            *(read_engine(",".join(map(str, side["trtexec"]))) for side in (one, other))
-        )
-        adds.append(lambda result: replace(result, trtexec=trtexec))
-    if "latencies" in one:
+        trtexec = compare_trtexec(*(read_engine(",".join(map(str, side))) for side in (one, other)))
+        return lambda result: replace(result, trtexec=trtexec)
+    if section == "latencies":
         from tracediff.companions.latencies.compare import beside as beside_steps
-        from tracediff.companions.latencies.compare import compare_files
+        from tracediff.companions.latencies.compare import compare_latencies
+        from tracediff.companions.latencies.read import read_side
 
-        options = LatencyOptions(
-            baseline=tuple(one["latencies"]), candidate=tuple(other["latencies"]), alone=False
-        )
-        latencies = compare_files(options, ("baseline", "candidate"))
-        adds.append(lambda result: replace(result, latencies=beside_steps(latencies, result)))
-    if "kpi" in one:
-        from tracediff.companions.bench.compare import compare_kpi, step_times
-        from tracediff.companions.bench.read import read as read_report
+        latencies = compare_latencies(read_side(one), read_side(other))
+        return lambda result: replace(result, latencies=beside_steps(latencies, result))
+    from tracediff.companions.bench.compare import compare_kpi, step_times
+    from tracediff.companions.bench.read import read as read_report
 
-        reports, others = ([read_report(path) for path in side["kpi"]] for side in (one, other))
-        adds.append(lambda result: replace(result, kpi=compare_kpi(reports, others, step_times(result))))
-    return adds
+    reports, others = ([read_report(path) for path in side] for side in (one, other))
+    return lambda result: replace(result, kpi=compare_kpi(reports, others, step_times(result)))
 
 
 def show_request(
@@ -136,12 +158,14 @@ def show_request(
 
     from tracediff.companions.bench.compare import show_kpi
     from tracediff.companions.bench.read import read
+    from tracediff.companions.files import within
     from tracediff.comparison.compare import Options
     from tracediff.comparison.show import show
     from tracediff.report.phrases import with_titles
 
     files = selected([resolve(os.fspath(request.capture))], request.selections())
-    figures = [read(path) for path in paths(request.kpi)]
+    given = paths(request.kpi) or within(files[0], os.fspath(request.capture)).get("kpi", ())
+    figures = [read(path) for path in given]
     (side,) = reduce_sides(files, request.reading(keep=keep), progress)
     options = Options(extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))

@@ -67,7 +67,6 @@ def captured(folder: Path, planted: str) -> tuple[dict[str, Any], Path]:
     run(
         "compare",
         bundle,
-        "--host-only",
         "--json",
         folder / "result.json",
         "--html",
@@ -145,7 +144,7 @@ def test_a_real_export_is_scrubbed_and_stays_the_same(
     run("scrub", raw, clean)
     assert SECRET.encode() not in clean.read_bytes()
     assert b"API_TOKEN" not in clean.read_bytes()
-    run("compare", raw, clean, "--host-only", "--json", tmp_path / "same.json", "--quiet")
+    run("compare", raw, clean, "--json", tmp_path / "same.json", "--quiet")
     same = json.loads((tmp_path / "same.json").read_text())
     assert same["step"]["delta_ns"] == 0
     assert set(same["accounting"]["delta"].values()) == {0}
@@ -178,7 +177,7 @@ def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
                     db.execute("DROP TABLE META_DATA_CAPTURE")
                 db.close()
         out = tmp_path / f"{form}.json"
-        run("compare", *sides, "--host-only", "--force", "--json", out, "--quiet", "--no-cache")
+        run("compare", *sides, "--force", "--json", out, "--quiet")
         found[form] = {name: part for name, part in json.loads(out.read_text()).items() if name != "inputs"}
     assert found["sqlite"]["accounting"]["delta"]["gc"] > 0
     assert found["parquetdir"] == found["sqlite"]
@@ -202,7 +201,7 @@ def test_a_report_gives_the_same_bytes_as_parquet_and_as_sqlite(tmp_path: Path) 
     found = []
     for form in ("parquet", "sqlite"):
         out = tmp_path / f"{form}.json"
-        run("compare", *reports, "--host-only", "--export", form, "--no-cache", "--json", out, "--quiet")
+        run("compare", *reports, "--json", out, "--quiet")
         found.append(out.read_bytes())
     assert found[0] == found[1]
     assert json.loads(found[0])["accounting"]["delta"]["gc"] > 0
@@ -262,7 +261,7 @@ def test_the_steps_of_a_server_that_is_asked_to_profile(
         "--client", "true", "--ready-url", f"http://127.0.0.1:{port}/health",
         "-o", tmp_path / "bundle",
     )  # fmt: skip
-    run("compare", tmp_path / "bundle", "--host-only", "--json", tmp_path / "result.json", "--quiet")
+    run("compare", tmp_path / "bundle", "--json", tmp_path / "result.json", "--quiet")
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["step"]["steps"] == {"baseline": 39, "candidate": 39}  # the last of 40 has no next one
     assert [one["phase"] for one in result["phases"]] == (

@@ -96,9 +96,10 @@ def test_odd_file_names(name, run, good, tmp_path):
 
 
 @pytest.mark.parametrize("limit", ["1MB", "3MB"])
-def test_too_little_memory_is_called_by_its_name(limit, run):
+def test_too_little_memory_is_called_by_its_name(limit, run, monkeypatch):
+    monkeypatch.setenv("TRACEDIFF_MEMORY", limit)
     capture = CAPTURES["eager_a1"]
-    code, _, err = run("compare", capture, capture, "-q", "--memory-limit", limit)
+    code, _, err = run("compare", capture, capture, "-q")
     assert code == 1 and "Traceback" not in err
     assert "memory" in err.lower() and "[bad-column]" not in err and "fix:" in err
 

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from fixtures.builders import two_steps
 from tracediff.cli.main import cli
 
-OPTIONS = ("--no-cache",)
 HINT = "give the folder `par/main` itself"
 
 
@@ -30,7 +29,7 @@ def run(*words):
 
 def test_show_and_query_and_inputs_say_that_repeats_are_ranks(folders):
     par, _ = folders
-    assert HINT in run("show", par, *OPTIONS)
+    assert HINT in run("show", par)
     assert HINT in run("query", par, "SELECT count(*) FROM kernel")
     assert HINT in run("inputs", par)
     assert HINT in json.dumps(
@@ -41,7 +40,7 @@ def test_show_and_query_and_inputs_say_that_repeats_are_ranks(folders):
 def test_not_comparable_says_how_the_ranks_came_about(folders, tmp_path):
     par, one = folders
     out = tmp_path / "out.json"
-    text = run("compare", par, one, *OPTIONS, "--json", str(out))
+    text = run("compare", par, one, "--json", str(out))
     result = json.loads(out.read_text())
     assert result["verdict"] == "not_comparable"
     assert HINT in result["headline"]["text"]
@@ -55,5 +54,4 @@ def test_traces_beside_exports_are_said(command, tmp_path):
     folder.mkdir()
     two_steps().write(folder / "a.sqlite")
     (folder / "t.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
-    options = OPTIONS if command == "show" else ()
-    assert "1 torch.profiler trace (t.json)" in run(command, str(folder), *options)
+    assert "1 torch.profiler trace (t.json)" in run(command, str(folder))

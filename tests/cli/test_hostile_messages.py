@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.checks import expect_error
-from tests.tiny import ROOT
+from tests.tiny import FIXTURES, ROOT
 from tracediff.cli import main as command_line
 from tracediff.cli.say import say
 from tracediff.errors import TracediffError, printable
@@ -240,7 +241,7 @@ def test_a_terminal_without_the_letters(good):
     [
         ("report pipe.json", "not-a-file"),
         ("comment pipe.json --dry-run", "not-a-file"),
-        ("ncu pipe.csv pipe.csv", "ncu-no-file"),
+        ("compare ncu.csv pipe.csv", "ncu-no-file"),
         ("compare good.sqlite good.sqlite --policy pipe.toml", "policy-unreadable"),
         ("capture pipe.toml", "plan-unreadable"),
         ("scrub pipe.json out.json", "not-a-file"),
@@ -249,6 +250,7 @@ def test_a_terminal_without_the_letters(good):
 def test_a_pipe_is_not_waited_for(good, words, slug):
     for name in ("pipe.json", "pipe.csv", "pipe.toml"):
         os.mkfifo(good.parent / name)
+    shutil.copy(FIXTURES / "ncu" / "spill32.csv", good.parent / "ncu.csv")
     done = shell(f"$TRACEDIFF {words}", good.parent)
     assert done.returncode in (1, 2) and f"[{slug}]".encode() in done.stderr
 

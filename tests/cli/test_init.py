@@ -20,7 +20,7 @@ def test_two_policies_are_refused(run, tmp_path):
     Path("pyproject.toml").write_text(GATE)
     expect_error(run("report", "full.json", "-q"), "policy-twice", 2)
     assert run("report", "full.json", "-q", "--policy", "tracediff.toml")[0] == 3
-    assert run("report", "full.json", "-q", "--no-policy")[0] == 0
+    assert run("report", "full.json", "-q", "--policy", "none")[0] == 0
 
 
 def test_init_leaves_a_policy_where_it_is(run, tmp_path):

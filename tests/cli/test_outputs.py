@@ -117,8 +117,9 @@ def test_keys_of_a_later_version_are_ignored(run, tmp_path):
     assert decode((tmp_path / "again.json").read_bytes()) == sample.full()
 
 
-def test_a_hostile_result_in_every_format(run, saved, tmp_path):
-    """Whatever the environment says of a runner of CI: it says nothing here."""
+def test_a_hostile_result_in_every_format(run, saved, tmp_path, monkeypatch):
+    """With the annotations of a runner of CI."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = sample.large(50)
     name = (
         "::error::a|b\n::error::x\r\n##[add-mask]y ##vso[task.setvariable x=y]z ###teamcity[a 'b']\x00\x1b[31m</script><img src=x onerror=alert(1)>\u202e"
@@ -133,7 +134,7 @@ def test_a_hostile_result_in_every_format(run, saved, tmp_path):
         verdict_reason=name,
     )  # fmt: skip
     saved.write_bytes(encode(hostile))
-    code, out, _ = run("report", saved, *WORDS, "--fail-on", "step:+1%", "--annotations", "github")
+    code, out, _ = run("report", saved, *WORDS, "--fail-on", "step:+1%")
     assert code == 3 and made(tmp_path) == WRITTEN
     assert len((tmp_path / "out.md").read_text()) < 65_536
     assert decode((tmp_path / "out.json").read_bytes()).verdict_reason == name

@@ -1,4 +1,4 @@
-"""--steps, --window, --ranks and --skip-unreadable on the command line: what is left out is said in every output."""
+"""--steps, --ranks and --skip-unreadable on the command line: what is left out is said in every output."""
 
 from __future__ import annotations
 
@@ -42,19 +42,16 @@ def test_every_output_says_what_is_left_out(command, run, tmp_path):
 
 def test_a_pair_for_each_side(run, tmp_path):
     one, other = (ranks(1).write(tmp_path / f"{name}.sqlite") for name in ("one", "other"))
-    assert (
-        run("compare", one, other, "--steps", "0-2/3-5", "--window", "0s-1s", "--json", "out.json", "-q")[0]
-        == 0
-    )
+    assert run("compare", one, other, "--steps", "0-2/0.0s-1s", "--json", "out.json", "-q")[0] == 0
     found = json.loads((tmp_path / "out.json").read_text())
-    assert found["inputs"]["options"]["steps"] == "0-2/3-5" and found["inputs"]["options"]["window"] == "-1s"
+    assert found["inputs"]["options"]["steps"] == "0-2/-1s"
     code, _, err = run("show", one, "--steps", "0-2/3-5")
     assert code == 2 and "there is one" in err
 
 
 def test_a_timeline_of_a_window_and_a_rank(run, tmp_path):
     one = ranks(2).write(tmp_path / "one.sqlite")
-    code, _, err = run("timeline", one, one, "-o", "out.pftrace", "--window", "1.1ms-5.1ms", "--ranks", "1")
+    code, _, err = run("timeline", one, one, "-o", "out.pftrace", "--steps", "1.1ms-5.1ms", "--ranks", "1")
     assert code == 0 and "pairs of steps 1 to 4 of 4" in err  # steps 1 to 4 of 0 to 5
     assert "[steps-left-out]" in err and "[ranks-left-out]" in err
 

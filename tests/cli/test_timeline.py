@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.builders import TraceBuilder
 from tests.cli.checks import expect_error, files
 from tests.report.decode import Decoded, decode
 from tests.report.hostile import NAMES
@@ -282,14 +283,17 @@ def test_an_export_a_rank(run, tmp_path) -> None:
     }
 
 
-def test_a_capture_as_one_step(run, sides) -> None:
-    code, _, err = run("timeline", *sides, "--whole-capture", "-o", "out.pftrace")
-    assert code == 0 and "[whole-capture]" in err
-    assert [one.name for one in read("out").of("baseline", "steps", "step")] == ["step"]
-    expect_error(
-        run("timeline", *sides, "--whole-capture", "-o", "two.pftrace", "--max-events", "30"),
-        "timeline-too-large",
-    )
+def test_a_capture_as_one_step(run, tmp_path) -> None:
+    """Where no steps are found."""
+    trace = TraceBuilder().process(100).thread(100, 1)
+    for number in range(3):
+        trace.api(1, "cudaLaunchKernel", 100 * number, 100 * number + 5, corr=number)
+        trace.kernel(number, 100 * number + 10, 100 * number + 40, name=f"kernel{number}")
+    one = trace.write(tmp_path / "one.sqlite")
+    code, _, err = run("timeline", one, one, "-o", "out.pftrace")
+    assert code == 0 and "[steps-not-found]" in err and "[whole-capture]" in err
+    assert [step.name for step in read("out").of("baseline", "steps", "step")] == ["step"]
+    expect_error(run("timeline", one, one, "-o", "two.pftrace", "--max-events", "5"), "timeline-too-large")
 
 
 # What cannot be done is said before anything is written

@@ -76,8 +76,13 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
         out = tmp_path / f"{seed}.json"
         files = [CAPTURES[name] for name in ("graph_a1", "graph_fused_1")]
         command = [sys.executable, "-m", "tracediff", "compare", *files]
-        command += ["-q", "--json", out, "--threads", threads]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        command += ["-q", "--json", out]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONHASHSEED": seed,
+            "TRACEDIFF_THREADS": threads,
+        }
         subprocess.run([*map(str, command)], check=True, cwd=tmp_path, env=environment, capture_output=True)
         written.append(out.read_bytes())
     assert written[0] == written[1]

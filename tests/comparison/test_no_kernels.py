@@ -103,14 +103,14 @@ def test_host_time_is_given_without_being_asked_for(kinds: tuple[str, ...], labe
     paths = [
         program(kinds, launch, labels=labels).write(tmp_path / f"{launch}.sqlite") for launch in (50, 60)
     ]
-    result = compare_request(CompareRequest(*paths, threads=1, cache=False))
+    result = compare_request(CompareRequest(*paths, cache=False))
     steps = labels and "nvtx" in kinds
     assert result.host is not None and result.host.per == ("step" if steps else "capture")
     assert "host-only" in [note.slug for note in result.warnings]
     assert {row.kind for row in result.host.rows} == {
         {"runtime": "call", "nvtx": "range"}[one] for one in kinds if one in ("runtime", "nvtx")
     }
-    assert show_request(ShowRequest(paths[0], threads=1, cache=False)).host is not None
+    assert show_request(ShowRequest(paths[0], cache=False)).host is not None
 
 
 def rows(*sides: Side):
@@ -205,9 +205,9 @@ def test_kernels_on_one_side_lead_to_the_host_of_both(tmp_path):
         program(kinds, labels=True).write(tmp_path / f"{len(kinds)}.sqlite")
         for kinds in (("runtime", "nvtx"), ("runtime", "nvtx", "kernels"))
     ]
-    alone = compare_request(CompareRequest(*paths, threads=1, cache=False))
+    alone = compare_request(CompareRequest(*paths, cache=False))
     assert (alone.verdict_facts.rung.kind, alone.verdict_facts.rung.why) == ("host", "kernels_missing")
-    result = compare_request(CompareRequest(*paths, threads=1, cache=False, host_only=True))
+    result = compare_request(CompareRequest(*paths, cache=False, host_only=True))
     # the host of both is the same to the nanosecond
     assert alone.verdict == result.verdict == "no_change"
     assert alone.headline.text == result.headline.text

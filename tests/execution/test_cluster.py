@@ -74,17 +74,17 @@ def test_here_in_processes_and_on_a_cluster_the_result_is_the_same_byte_for_byte
     (tmp_path / "force.py").write_text("import tracediff.execution.executors as executors\nexecutors._WORTH_PROCESSES = 0\nfrom tracediff.cli.main import main\nmain()\n")  # fmt: skip
     written = []
     for name, how in (
-        ("threads", []), ("processes", []), ("cluster", ["--scheduler", cluster.scheduler_address])
+        ("threads", {}), ("processes", {}), ("cluster", {"TRACEDIFF_SCHEDULER": cluster.scheduler_address})
     ):  # fmt: skip
         out = tmp_path / f"{name}.json"
-        words = ["compare", *pair, "--json", str(out), "-q", *how]
+        words = ["compare", *pair, "--json", str(out), "-q"]
         if name == "processes":
             done = subprocess.run(
                 [sys.executable, str(tmp_path / "force.py"), *words], capture_output=True, text=True, check=False,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "TRACEDIFF_CACHE": "off"},
             )  # fmt: skip
         else:
-            done = tracediff(*words)
+            done = tracediff(*words, **how)
         assert done.returncode == 0
         assert done.stderr == ""
         written.append(out.read_bytes())
@@ -171,7 +171,7 @@ def test_workers_of_other_code_are_refused(tmp_path):
                 time.sleep(0.1)
         with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
-        done = tracediff("show", str(path), "--scheduler", str(file))
+        done = tracediff("show", str(path), TRACEDIFF_SCHEDULER=str(file))
     finally:
         for child in reversed(children):
             child.kill()

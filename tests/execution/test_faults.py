@@ -81,7 +81,7 @@ def only_whole_entries(folder: Path) -> int:
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_in_the_middle(place, pair, env, tmp_path):
     expected, out = tmp_path / "expected.json", tmp_path / "out.json"
-    assert compare(*pair, "--json", expected, "--no-cache", env=env).returncode == 0
+    assert compare(*pair, "--json", expected, env={**env, "TRACEDIFF_CACHE": "off"}).returncode == 0
     out.write_text("what was there before")
     code = KILLED.format(place=PLACES[place])
     killed = subprocess.run(
@@ -376,7 +376,7 @@ def test_an_export_that_is_still_being_copied_is_cut_short(pair, env, tmp_path):
 
 def test_two_at_once_share_cache_and_output(pair, env, tmp_path):
     expected, out = tmp_path / "expected.json", tmp_path / "out.json"
-    assert compare(*pair, "--json", expected, "--no-cache", env=env).returncode == 0
+    assert compare(*pair, "--json", expected, env={**env, "TRACEDIFF_CACHE": "off"}).returncode == 0
     command = [sys.executable, "-m", "tracediff", "compare", *pair, "--json", str(out), "-f", "-q"]
     running = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for child in running:

@@ -55,9 +55,7 @@ def folder_of(tmp_path, trace=None, form="parquet", name="run_pqtdir"):
 
 def numbers(baseline, candidate):
     """A whole result without what names the files."""
-    result = compare_request(
-        CompareRequest(baseline, candidate, force=True, threads=1, cache=False), keep=True
-    )
+    result = compare_request(CompareRequest(baseline, candidate, force=True, cache=False), keep=True)
     found = msgspec.to_builtins(result)
     text = msgspec.json.encode(
         {name: part for name, part in found.items() if name != "inputs"}, order="deterministic"

@@ -396,9 +396,9 @@ def _reports() -> list[bytes]:
     folder = place() / "reports"
     folder.mkdir()
     commands = {
-        "show": ("show", good()), "ncu": ("ncu", FIXTURES / "ncu/spill255.csv", FIXTURES / "ncu/spill32.csv"),
-        "trtexec": ("trtexec", FIXTURES / "trtexec/fp32", FIXTURES / "trtexec/fp16"),
-        "latencies": ("latencies", FIXTURES / "latencies/warm", FIXTURES / "latencies/same_1"),
+        "show": ("show", good()), "ncu": ("compare", FIXTURES / "ncu/spill255.csv", FIXTURES / "ncu/spill32.csv"),
+        "trtexec": ("compare", FIXTURES / "trtexec/fp32", FIXTURES / "trtexec/fp16"),
+        "latencies": ("compare", FIXTURES / "latencies/warm", FIXTURES / "latencies/same_1"),
     }  # fmt: skip
     for name, words in commands.items():
         assert command(folder, *words, "--json", f"{name}.json", "-q") == "result", name
@@ -413,7 +413,7 @@ def report(data: bytes, folder: Path) -> str:
     """A saved report is rendered in every format or refused: nothing is written by half."""
     (folder / "given.json").write_bytes(data)
     word = command(
-        folder, "report", "given.json", "--html", "page.html", "--md", "page.md", "-q", "--no-policy"
+        folder, "report", "given.json", "--html", "page.html", "--md", "page.md", "-q", "--policy", "none"
     )
     written = {path.name for path in folder.iterdir()} - {"given.json"}
     assert written == ({"page.html", "page.md"} if word == "result" else set()), written
@@ -428,7 +428,7 @@ def _points() -> list[bytes]:
     """A result to add, and the point that becomes of it."""
     folder = place() / "history"
     folder.mkdir()
-    command(folder, "compare", good(), good(), "--json", "result.json", "-q", "--no-policy")
+    command(folder, "compare", good(), good(), "--json", "result.json", "-q", "--policy", "none")
     assert command(folder, "history", "add", "result.json", "--commit", "1111111", *_COMMIT) == "result"
     (kept,) = (folder / "store").glob("*.json")
     return [(folder / "result.json").read_bytes(), kept.read_bytes()]
@@ -455,7 +455,7 @@ def ncu(data: bytes, folder: Path) -> str:
     """Finite times of kernels on both sides."""
     (folder / "given.csv").write_bytes(data)
     for sides in (("given.csv", INTACT_NCU), (INTACT_NCU, "given.csv")):
-        word = command(folder, "ncu", *sides, "--json", "out.json", "-q", "-f")
+        word = command(folder, "compare", *sides, "--json", "out.json", "-q", "-f")
         if word == "result":
             for where, value in numbers(msgspec.json.decode((folder / "out.json").read_bytes())):
                 assert abs(value) < float("inf"), where
@@ -525,7 +525,7 @@ def manifest(data: bytes, folder: Path) -> str:
         shutil.copy(FIXTURES / "bundles/hog300/runs" / run / "emulator.json", bundle / "runs" / run)
     (bundle / "manifest.json").write_bytes(data)
     assert command(folder, "inputs", "bundle") in ("result", *SLUGS)
-    return command(folder, "compare", "bundle", "-q", "--no-policy")
+    return command(folder, "compare", "bundle", "-q", "--policy", "none")
 
 
 @cache
@@ -537,8 +537,8 @@ def _packed() -> Path:
 
 OPTIONS = (
     "--fail-on step:+5%", "--warn-on kernel:gemm:+1%", "--fail-on generation.p99:+5us", "--fail-on launches:+10", "--fail-on gc:+1ms", "--steps 2-4",
-    "--steps 2-/1-3", "--window 0.001s-2.5ms", "--window -1s/1us-", "--ranks 0,3-7", "--top 2", "--kernel gemm*", "--step-regex step (?P<number>\\d+)",
-    "--memory-limit 2GiB", "--threads 2", "--top 3", "--worst 2", "--step 3", "--step 1:2#1", "--run 1,1", "--max-events 500", "--latencies-warmup 4",
+    "--steps 2-/1-3", "--steps 0.001s-2.5ms", "--steps -1s/1us-", "--ranks 0,3-7", "--top 2", "--kernel gemm*", "--step-regex step (?P<number>\\d+)",
+    "--top 3", "--worst 2", "--step 3", "--step 1:2#1", "--run 1,1", "--max-events 500",
 )  # fmt: skip
 
 
@@ -554,7 +554,7 @@ def options(data: bytes, folder: Path) -> str:
         return command(folder, "show", good(), "-q", name, value)
     if name in _OF_TIMELINE:
         return command(folder, "timeline", good(), good(), "-o", "out.json", "-q", name, value)
-    return command(folder, "compare", good(), good(), "-q", "--no-policy", name, value)
+    return command(folder, "compare", good(), good(), "-q", "--policy", "none", name, value)
 
 
 def _names() -> list[bytes]:
@@ -594,7 +594,7 @@ def sql(data: bytes, folder: Path) -> str:
     (folder / "good.sqlite").symlink_to(good())
     try:
         with bounded(_LONGEST_QUERY_S):
-            word = command(folder, "query", "good.sqlite", text, "--memory-limit", "512MiB", bound=False)
+            word = command(folder, "query", "good.sqlite", text, bound=False)
     except TooLong:
         word = "broken off"
     left = {path.name for path in folder.iterdir()}
@@ -761,8 +761,8 @@ TARGETS: dict[str, Target] = {
     "saved": Target(_reports, bytes_or(other_values), report),
     "history": Target(_points, bytes_or(other_values), history),
     "ncu": Target(files("ncu/gemm_two.csv", "ncu/spill32.csv"), bytes_or(other_lines), ncu),
-    "trtexec": Target(files("trtexec/fp32/*.*"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("trtexec", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
-    "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("latencies", "FILE", "FIXTURES/latencies/warm/run2.csv", "--unit", "us", "--html", "page.html", "-q")),
+    "trtexec": Target(files("trtexec/fp32/*.*"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
+    "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/latencies/warm/run2.csv", "--unit", "us", "--html", "page.html", "-q")),
     "kpi": Target(files("kpi/*.json", "kpi/*.log", "kpi/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" and rng.random() < 0.8 else bytes_or(other_lines))(data, rng), of_command("show", "good.sqlite", "--kpi", "FILE", "-q", "--md", "page.md")),
     "options": Target(texts(*OPTIONS), bytes_or(other_lines), options),
     "names": Target(_names, bytes_or(other_name), kernel_names),

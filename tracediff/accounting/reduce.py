@@ -184,7 +184,7 @@ def _measure(
     )
 
 
-# With --whole-capture there are no labels: empty tables of the same shape.
+# Of a whole capture there are no labels: empty tables of the same shape.
 _NO_STEPS = """
 CREATE OR REPLACE TABLE step_text (label INTEGER, number BIGINT, ctx_reqs INTEGER, ctx_tokens INTEGER, gen_reqs INTEGER);
 CREATE OR REPLACE TABLE step (pid INTEGER, step INTEGER, tid BIGINT, number BIGINT, ctx_reqs INTEGER,
@@ -229,7 +229,7 @@ def _whole_capture(capture: Capture) -> pl.DataFrame:
         raise TracediffError(
             "no-process",
             f"{capture.name}: GPU work does not say which process it is of (globalPid)",
-            fix="export it again with the nsys that recorded it; --host-only compares host time",
+            fix="export it again with the nsys that recorded it",
         )
     rows = [(pid, 0, None, None, None, None, row[0], row[1] + 1, None) for (pid,) in pids]
     return pl.DataFrame(rows, schema=_STEP_SCHEMA, orient="row")

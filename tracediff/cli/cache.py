@@ -14,7 +14,7 @@ def cache(clear: bool) -> None:
 
     An export that was read before, in the same way and by the same version, is not read again. The folder is
     $TRACEDIFF_CACHE (off: nothing is kept), else tracediff/ in $XDG_CACHE_HOME or ~/.cache. It holds at most 2 GiB: what
-    was not used for longest goes first. compare, show and timeline take --no-cache.
+    was not used for longest goes first.
     """
     from tracediff.execution.cache import MOST_BYTES, entries, folder, remove_all
 

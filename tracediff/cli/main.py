@@ -32,9 +32,6 @@ COMMANDS = {
     "history": "Keep results over time and find since which commit what changed.",
     "mcp": "Let an agent ask about captures: a server of the Model Context Protocol.",
     "comment": "Post or update a pull-request comment on GitHub or GitLab.",
-    "ncu": "Compare two profiles of Nsight Compute, kernel by kernel.",
-    "trtexec": "Compare two TensorRT engines by what trtexec measured.",
-    "latencies": "Compare latencies that were measured without a profiler.",
     "cache": "Show or clear what is kept of exports read before.",
     "schema": "Print the JSON Schema of a saved result.",
     "demo": "Run the main job on the bundled captures.",
@@ -50,7 +47,6 @@ COMMANDS = {
 GROUPS = {
     "Compare and look": ("compare", "show", "timeline", "what-if", "query", "demo", "inputs"),
     "Results": ("report", "history", "comment", "mcp", "schema"),
-    "Without traces": ("ncu", "trtexec", "latencies"),
     "Record": ("capture", "doctor", "scrub", "bisect"),
     "Set up": ("init", "cache"),
 }

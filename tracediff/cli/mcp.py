@@ -14,7 +14,7 @@ from tracediff.errors import TracediffError
 \b
 Examples:
   tracediff mcp --root runs
-  tracediff mcp --root runs --root history --no-cache
+  tracediff mcp --root runs --root history
   tracediff mcp --skill > SKILL.md
 
 \b
@@ -29,11 +29,8 @@ A client starts it and speaks to it over stdin and stdout; see docs/agents.md. I
     metavar="FOLDER",
     help="Folder that may be read, with all below it; repeatable.",
 )
-@click.option(
-    "--no-cache", is_flag=True, help="Read everything anew, and keep nothing (see `tracediff cache`)."
-)
 @click.option("--skill", is_flag=True, help="Print how an agent uses the tools (SKILL.md), and stop.")
-def mcp(roots: tuple[Path, ...], no_cache: bool, skill: bool) -> None:
+def mcp(roots: tuple[Path, ...], skill: bool) -> None:
     """Let an agent read captures: compare, show, explain, SQL and history as tools of an MCP server.
 
     The tools read files below the folders of --root and nothing else. They write nothing but the cache that every command keeps.
@@ -54,7 +51,7 @@ def mcp(roots: tuple[Path, ...], no_cache: bool, skill: bool) -> None:
     from tracediff.agents.desk import Desk
     from tracediff.agents.folders import Folders
 
-    desk = Desk(Folders(roots), cache=not no_cache)
+    desk = Desk(Folders(roots))
     try:
         serve(desk)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
@@ -79,7 +80,7 @@ _MOST = 2**31 - 1
 
 
 # Groups of options in a help text, in this order; what is in none comes first.
-GROUPS = (STEPS, "Output", "Gates", BESIDE, MORE, "Reading")
+GROUPS = (STEPS, "Output", "Gates", BESIDE, MORE)
 
 
 class Grouped(click.Command):
@@ -177,23 +178,19 @@ class Gating:
     )  # fmt: skip
     warn_on: tuple[str, ...] = option((), "The same, without failing; repeatable.", metavar="MEASURE:+LIMIT")
     policy: Path | None = option(
-        None, "Gates and waivers in TOML. [default: ./tracediff.toml, or [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
+        None, "Gates and waivers in TOML; none: read none. [default: ./tracediff.toml, or [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
     )  # fmt: skip
-    no_policy: bool = option(False, "Read no policy from ./tracediff.toml or ./pyproject.toml.")
-    annotations: str | None = option(None, "Print verdict and gates as annotations.", choices=("github",))
 
     def read(self) -> Policy:
         """Raises `TracediffError` for bad gates and policies: call it before any work is done."""
         from tracediff.comparison.gates import Policy, parse_gate, read_policy
 
-        if self.policy is not None and self.no_policy:
-            raise click.UsageError("--policy and --no-policy exclude each other")
         given = [parse_gate(text) for text in self.fail_on]
         given += [parse_gate(text, "warning") for text in self.warn_on]
-        if self.policy is not None:
-            policy = read_policy(self.policy)
+        if self.policy == Path("none"):
+            policy = Policy()
         else:
-            policy = Policy() if self.no_policy else _policy_here()
+            policy = read_policy(self.policy) if self.policy is not None else _policy_here()
         return replace(policy, gates=(*policy.gates, *given))
 
 
@@ -218,8 +215,8 @@ def judge(policy: Policy, result: Result) -> Result:
     return judged(policy, result, datetime.now(UTC).date())
 
 
-def print_gates(result: Result, annotations: str | None) -> None:
-    """Print outcomes to stderr, and annotations to stdout, where a runner reads them."""
+def print_gates(result: Result) -> None:
+    """Print outcomes to stderr, and in GitHub's CI verdict and gates as annotations to stdout, where its runner reads them."""
     from tracediff.report.ci import render_annotations
 
     if result.gates is not None:
@@ -229,6 +226,6 @@ def print_gates(result: Result, annotations: str | None) -> None:
             say(line)
         for note in result.gates.notes:
             say(f"{result.gates.policy}: {note}")
-    if annotations:
+    if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in render_annotations(result):
             click.echo(f"{line}\n", nl=False)

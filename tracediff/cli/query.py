@@ -97,11 +97,11 @@ def query(
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     check_outputs([path for path in (parquet, output) if path is not None], overwrite)
     sides = sides_of(words[:-1])
-    bounds = generous(request.memory_limit, request.threads)
+    reading = replace(request.reading(), cached=True)
+    bounds = generous(reading.memory_limit, reading.threads)
     check(text, len(sides), bounds)
     if limit is None:
         limit = ROWS if form in (None, "markdown") and parquet is None else 0
-    reading = replace(request.reading(), cached=True)
     events, measured = needs_events(text), needs_measuring(text)
     with Tables(sides, reading, events=events, measured=measured, progress=progress()) as tables:
         answers = tables.run(text, limit or None, bounds)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from tracediff.cli.compare import finish
+from tracediff.cli.compare import finish, refuse_without_steps
 from tracediff.cli.options import Gating, takes
-from tracediff.cli.outputs import Kind, Output, check, kind_of, read_saved, write_outputs
+from tracediff.cli.outputs import Output, check, kind_of, read_saved, write_outputs
 from tracediff.errors import TracediffError
 
 
@@ -17,7 +17,7 @@ from tracediff.errors import TracediffError
 @click.argument("result", type=click.Path(path_type=Path))
 @takes(output=Output, gating=Gating)
 def report(result: Path, output: Output, gating: Gating) -> None:
-    """Render RESULT, the JSON that `tracediff compare`, `show`, `ncu`, `trtexec`, `latencies` or `history show` wrote with --json, in any format."""
+    """Render RESULT, the JSON that `tracediff compare`, `show` or `history show` wrote with --json, in any format."""
     try:
         sys.exit(_render(result, output, gating))
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -38,22 +38,8 @@ def _render(result: Path, output: Output, gating: Gating) -> int:
     kind = kind_of(found)
     if isinstance(found, Result):
         check(output)
-        return finish(found, output, policy, gating.annotations)
-    _refuse(result.name, output, gating, kind)
+        return finish(found, output, policy)
+    refuse_without_steps(result.name, output, gating, kind)
     check(output, kind)
     write_outputs(found, output)
     return 0
-
-
-def _refuse(name: str, output: Output, gating: Gating, kind: Kind) -> None:
-    """Raise `TracediffError` (one-capture) for an option that only a comparison of steps has."""
-    options = [f"--{one}" for one in output.files if one not in kind.formats]
-    given = {"--fail-on": gating.fail_on, "--warn-on": gating.warn_on, "--annotations": gating.annotations}
-    options += [option for option, value in given.items() if value]
-    if options:
-        raise TracediffError(
-            "one-capture",
-            f"{name} {kind.says}: {', '.join(options)} needs a comparison of steps",
-            fix="tracediff compare A B --json FILE",
-            exit_code=2,
-        )

@@ -64,7 +64,7 @@ def explained(error: BaseException, words: Sequence[str], commands: Container[st
         return TracediffError(
             "out-of-memory",
             "there is not enough memory",
-            fix="fewer inputs at once, --memory-limit, or a larger machine",
+            fix="fewer inputs at once, TRACEDIFF_MEMORY=1GiB, or a larger machine",
         )
     return _internal(error, report(error, words, commands))
 

@@ -3,13 +3,10 @@
 Importing this package lets the core recognise their files; readers are imported where a file may be theirs.
 """
 
-from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.files import missing
-from tracediff.formats.recognise import Kind, counted, head_of, recognise, register, saved_result
+from tracediff.formats.recognise import Kind, counted, head_of, register, saved_result
 
 _CHECKED = 64 << 20  # bytes of a file of trtexec that is read whole to say what is in it
 
@@ -67,7 +64,7 @@ def _are_latencies(path: Path, head: bytes) -> bool:
 def _latencies_facts(path: Path) -> tuple[list[str], str]:
     from tracediff.companions.latencies.read import read
 
-    options = {"latencies-unit": " --unit ns|us|ms|s", "latencies-column": " --column NAME"}
+    options = {"latencies-unit": ":UNIT", "latencies-column": ":COLUMN"}
     try:
         found = read(path)
     except TracediffError as error:
@@ -78,68 +75,21 @@ def _latencies_facts(path: Path) -> tuple[list[str], str]:
     return [f"format: {found.format}", count], ""
 
 
-_NCU = "tracediff ncu BASELINE CANDIDATE"
+_TWO = "tracediff compare BASELINE CANDIDATE"
 _WITH = "tracediff compare A B --with baseline=PATH --with candidate=PATH"
 # ncu-csv before what would take any table; latencies last: many files hold numbers
 register((
     # without facts: read by NVIDIA's own module, where that is installed
-    Kind("ncu-report", "a report of Nsight Compute", _NCU, lambda path, head: head.startswith(b"NVR\0"), beside="ncu"),
+    Kind("ncu-report", "a report of Nsight Compute", _TWO, lambda path, head: head.startswith(b"NVR\0"), beside="ncu"),
     saved_result("ncu"),
-    Kind("ncu-csv", "what ncu --csv printed", _NCU,
+    Kind("ncu-csv", "what ncu --csv printed", _TWO,
          lambda path, head: b"==PROF==" in head or (b'"ID"' in head and b'"Kernel Name"' in head), facts=_ncu_facts, beside="ncu"),
     saved_result("trtexec"),
-    Kind("trtexec", "what trtexec printed or exported", "tracediff trtexec BASELINE CANDIDATE", _is_trtexec, facts=_trtexec_facts,
-         refusal="trtexec-as-side", instead=f"tracediff trtexec BASELINE CANDIDATE; beside traces: {_WITH}", beside="trtexec"),
+    Kind("trtexec", "what trtexec printed or exported", _TWO, _is_trtexec, facts=_trtexec_facts,
+         refusal="trtexec-as-side", instead=f"two of them: {_TWO}; beside traces: {_WITH}", beside="trtexec"),
     Kind("benchmark", "a benchmark's own report or log", _WITH.replace("PATH", "FILE"), _is_benchmark, facts=_benchmark_facts, beside="kpi"),
     saved_result("latencies"),
-    Kind("latencies", "latencies measured without a profiler", "tracediff latencies BASELINE CANDIDATE", _are_latencies,
+    Kind("latencies", "latencies measured without a profiler", _TWO, _are_latencies,
          facts=_latencies_facts, refusal="latencies-as-side", beside="latencies",
-         instead=f"tracediff latencies BASELINE CANDIDATE; beside traces: {_WITH}"),
+         instead=f"two of them: {_TWO}; beside traces: {_WITH}"),
 ))  # fmt: skip
-
-_BY_FOLDER = ("trtexec", "latencies")  # whose readers take a folder as runs of a side
-_LOOKED_AT = 1_000  # files of a folder
-
-
-def beside(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """What stands beside the traces of a side, by the section of the result that it makes: ncu, trtexec, latencies, kpi.
-
-    A folder is looked into, and what lies in its folders too. Raises `TracediffError`: not-a-file, with-unknown, with-unclear, and
-    those of `recognise`.
-    """
-    found: dict[str, list[Path]] = {}
-    for path in paths:
-        if not path.exists():
-            raise missing(path)
-        files = sorted(islice((one for one in path.glob("**/*") if one.is_file()), _LOOKED_AT))
-        known = {file: kind for file in files or [path] if (kind := recognise(file)) and kind.beside}
-        sections = {kind.beside: kind.title for kind in known.values()}
-        if not sections:
-            kind = None if path.is_dir() else recognise(path)
-            what = (
-                f"is {kind.title}, and stands beside no traces"
-                if kind
-                else "holds nothing that stands beside traces"
-            )
-            raise TracediffError(
-                "with-unknown",
-                f"{path.name} {what}",
-                fix="a benchmark's report or iteration log, latencies, files of trtexec, a profile of Nsight Compute: tracediff inputs PATH says what a file is",
-                exit_code=2,
-            )
-        if len(sections) > 1:
-            titles = " and ".join(sorted(sections.values()))
-            raise TracediffError(
-                "with-unclear", f"{path.name} holds {titles}", fix="name each apart", exit_code=2
-            )
-        (section,) = sections
-        found.setdefault(section, []).extend([path] if section in _BY_FOLDER else known)
-    if len(profiles := found.get("ncu", [])) > 1:
-        names = ", ".join(one.name for one in profiles[:4])
-        raise TracediffError(
-            "with-unclear",
-            f"{len(profiles)} profiles of Nsight Compute on one side: {names}",
-            fix="name one",
-            exit_code=2,
-        )
-    return found

@@ -38,7 +38,7 @@ class Kpi(Section, frozen=True):
     note: str = ""
 
 
-# Kernels by their hardware counters, and what `tracediff ncu --json` writes.
+# Kernels by their hardware counters, alone and beside traces.
 
 
 class NcuKernel(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class Ncu(Section, frozen=True):
 
 
 class NcuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The object of `tracediff ncu`; `ncu` is the same as in the result of a comparison of steps."""
+    """What `tracediff compare --json` writes of two such files; `ncu` is the same as in the result of a comparison of steps."""
 
     format_version: int = 1
     kind: Literal["ncu"] = "ncu"
@@ -125,7 +125,7 @@ class NcuReport(msgspec.Struct, frozen=True, kw_only=True):
     ncu: Ncu
 
 
-# Engines by trtexec, and what `tracediff trtexec --json` writes.
+# Engines by trtexec, alone and beside traces.
 
 
 class TrtexecRun(msgspec.Struct, frozen=True):
@@ -229,7 +229,7 @@ class Trtexec(Section, frozen=True):
 
 
 class TrtexecReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The object of `tracediff trtexec`; `trtexec` is the same as in the result of a comparison of steps."""
+    """What `tracediff compare --json` writes of two such files; `trtexec` is the same as in the result of a comparison of steps."""
 
     format_version: int = 1
     kind: Literal["trtexec"] = "trtexec"
@@ -237,7 +237,7 @@ class TrtexecReport(msgspec.Struct, frozen=True, kw_only=True):
     trtexec: Trtexec
 
 
-# Latencies without a profiler, and what `tracediff latencies --json` writes.
+# Latencies without a profiler, alone and beside traces.
 
 
 class LatencyOutlier(msgspec.Struct, frozen=True):
@@ -323,7 +323,7 @@ class Latencies(Section, frozen=True):
 
 
 class LatencyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The object of `tracediff latencies`; `latencies` is the same as in the result of a comparison of steps."""
+    """What `tracediff compare --json` writes of two such files; `latencies` is the same as in the result of a comparison of steps."""
 
     format_version: int = 1
     kind: Literal["latencies"] = "latencies"

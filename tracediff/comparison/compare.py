@@ -244,7 +244,6 @@ def compare(
                 sides,
                 rung_notes(rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
-                asked=bool(options.extra.get("host_only")),
                 # runs in turns on one machine need no speed
                 with_speed=options.in_turns or any(one.speed is not None for one in measured.phases),
             ),
@@ -394,10 +393,10 @@ def _accounting(measured: Measured, whole: Estimate, level: Callable[[int, float
 
 
 def _warnings(
-    sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool, asked: bool
+    sides: tuple[Side, Side], of_steps: list[Note], *, with_gil: bool, with_speed: bool
 ) -> list[Note]:
     notes = warnings_of(sides) + of_steps
-    notes += host_only_notes(sides, asked=asked)
+    notes += host_only_notes(sides)
     if not with_speed:
         notes.append(
             Note("host-speed-unknown", "too few CUDA functions that wait for nothing are called about as often on both sides:"

@@ -180,16 +180,14 @@ def _order(row: HostRow) -> tuple[float, float, str, str, str, str]:
 # Why there are no kernels, as far as the captures show it.
 
 
-def host_only_notes(sides: Sequence[Side], *, asked: bool) -> list[Note]:
-    """The warning of captures whose host alone is measured; none where every side has GPU kernels. `asked`: by --host-only."""
+def host_only_notes(sides: Sequence[Side]) -> list[Note]:
+    """The warning of captures whose host alone is measured; none where every side has GPU kernels."""
     without = [side for side in sides if not side.captured("kernels")]
     if not without:
         return []
     parts = [part for side in without for part in side.parts]
     whole = any(part.step_source == WHOLE_CAPTURE.source for part in parts)
     per = "times are per whole capture" if whole else "a step is the time between two step labels on the host"
-    if asked:
-        return [Note("host-only", f"host time only, as asked with --host-only: {per}")]
     return [Note("host-only", f"host time only, because no GPU kernels were recorded: {per}. {_why(parts)}")]
 
 

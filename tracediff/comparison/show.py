@@ -149,7 +149,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),
-        warnings=said + rung_notes(rung) + _warnings(side, asked=bool(options.extra.get("host_only"))),
+        warnings=said + rung_notes(rung) + _warnings(side),
         rung=rung,
         system=tables.system(sides, standardised),
         limits=limits(sides, standardised, kernels, kernel_list, step_ns),
@@ -299,7 +299,7 @@ def _kernels(
     return sorted(rows, key=lambda one: (-means.mean[layout.kernels[one[0]]], repr(one[1].baseline)))
 
 
-def _warnings(side: Side, *, asked: bool) -> list[Note]:
+def _warnings(side: Side) -> list[Note]:
     notes = warnings_of([side]) + notes_of_classes([side])
-    notes += host_only_notes([side], asked=asked)
+    notes += host_only_notes([side])
     return notes + repeated_captures([side])

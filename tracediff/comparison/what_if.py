@@ -307,7 +307,7 @@ def _check(side: Side, asked: Sequence[Asked]) -> None:
         raise TracediffError(
             "what-if-no-gpu",
             f"{side.label}: no GPU work was measured, so there are no steps to replay",
-            fix="a capture with GPU kernels (nsys -t cuda), without --host-only",
+            fix="a capture with GPU kernels (nsys -t cuda)",
         )
     for one in asked:
         causes = one.edit.causes if isinstance(one.edit, Scale) else ()

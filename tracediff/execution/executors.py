@@ -135,7 +135,7 @@ def _cluster(address: str) -> Iterator[Workers]:
     except ImportError:
         raise TracediffError(
             "dask-missing",
-            "--scheduler needs Dask, which is not installed",
+            "TRACEDIFF_SCHEDULER needs Dask, which is not installed",
             fix="pip install 'tracediff-gpu[dask]'",
         ) from None
     where = {"address": address} if "://" in address else {"scheduler_file": str(Path(address))}
@@ -146,7 +146,7 @@ def _cluster(address: str) -> Iterator[Workers]:
     except (OSError, ValueError, TimeoutError, distributed.TimeoutError) as error:
         raise TracediffError(
             "scheduler-unreachable",
-            f"--scheduler {address}: {error}",
+            f"TRACEDIFF_SCHEDULER={address}: {error}",
             fix="tcp://HOST:PORT as `dask scheduler` prints it, or the file of its --scheduler-file",
         ) from error
 
@@ -162,7 +162,7 @@ def _cluster(address: str) -> Iterator[Workers]:
         if not versions:
             raise TracediffError(
                 "scheduler-no-workers",
-                f"--scheduler {address}: the cluster has no workers",
+                f"TRACEDIFF_SCHEDULER={address}: the cluster has no workers",
                 fix="dask worker ADDRESS --nthreads 1",
             )
         if versions != {code_version()}:
@@ -178,7 +178,7 @@ def worker_died(name: str) -> TracediffError:
     return TracediffError(
         "worker-died",
         f"{name}: the process that was reading it ended, alone as well as beside others, probably for want of memory",
-        fix="--memory-limit 1GiB reads it in little memory",
+        fix="TRACEDIFF_MEMORY=1GiB reads it in little memory",
     )
 
 

@@ -24,7 +24,7 @@ from tracediff.formats.files import scratch
 from tracediff.formats.inputs import RunFiles, SideFiles
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.reports import Form
-from tracediff.formats.selection import Selection, spell_ranks, spell_steps, spell_window
+from tracediff.formats.selection import Selection, spell_ranks, spell_steps
 from tracediff.formats.unpack import unpack
 from tracediff.model import LeftOut, Note
 
@@ -171,10 +171,8 @@ def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], u
         notes.append(Note("ranks-left-out", f"{side.label}: {text}"))
     steps, all_steps = sum(one.steps for one in measured), sum(one.all_steps for one in measured)
     if only.cuts_steps and steps < all_steps:
-        options = (("--steps", spell_steps(only)), ("--window", spell_window(only)))
-        spelled = " ".join(f"{option} {text}" for option, text in options if text)
         of = " of the ranks kept" if only.ranks is not None else ""
-        text = f"{all_steps - steps} of {all_steps} whole steps{of} are left out ({spelled}); every figure is of the steps kept"
+        text = f"{all_steps - steps} of {all_steps} whole steps{of} are left out (--steps {spell_steps(only)}); every figure is of the steps kept"
         notes.append(Note("steps-left-out", f"{side.label}: {text}"))
     if failed:
         named = "; ".join(f"{one.name}: {one.slug}" for one in failed[:NAMED])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from tracediff.accounting.reduction import Reduction
+from tracediff.errors import TracediffError
 from tracediff.formats.kineto import PRODUCT
-from tracediff.formats.reports import PARQUET_FIRST, Form
+from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 from tracediff.model import LeftOut, Note, RunInput, SideInput
 from tracediff.model.causes import BUSY
@@ -224,3 +227,28 @@ class Reading:
     skip_unreadable: bool = False  # exports that cannot be read are left out, not an error
     scheduler: str | None = None  # of a Dask cluster whose workers read
     export: Form = PARQUET_FIRST  # what reports are exported to
+
+
+def tuning() -> dict[str, Any]:
+    """What the environment says of the machine, as fields of `Reading`: docs/performance.md lists the variables.
+
+    Raises `TracediffError`: bad-limit, bad-export.
+    """
+    memory, threads, export, scheduler = (
+        os.environ.get(f"TRACEDIFF_{name}") or None for name in ("MEMORY", "THREADS", "EXPORT", "SCHEDULER")
+    )
+    if threads is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", threads, re.ASCII):
+        raise TracediffError(
+            "bad-limit", f"TRACEDIFF_THREADS={threads}: no number of threads", fix="a number such as 4", exit_code=2
+        )  # fmt: skip
+    if export not in (None, *FORMS):
+        raise TracediffError(
+            "bad-export", f"TRACEDIFF_EXPORT={export}: nsys exports to {' or '.join(FORMS)}",
+            fix="one of them, or leave it out: parquet, where nsys can", exit_code=2,
+        )  # fmt: skip
+    return {
+        "memory_limit": memory,
+        "threads": int(threads) if threads else None,
+        "export": export or PARQUET_FIRST,
+        "scheduler": scheduler,
+    }

@@ -71,7 +71,7 @@ def connect(
             db.execute(f"SET temp_directory = {quoted(str(spill))}")
     except duckdb.Error as error:
         raise TracediffError(
-            "bad-limit", f"DuckDB refused a limit: {error}", fix="--memory-limit 2GiB"
+            "bad-limit", f"DuckDB refused a limit: {error}", fix="TRACEDIFF_MEMORY=2GiB"
         ) from error
     _load_scanner(db)
     return db

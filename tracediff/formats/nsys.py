@@ -327,7 +327,7 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
         return TracediffError(
             "out-of-memory",
             f"{name} does not fit into the memory allowed: {text}",
-            fix="raise --memory-limit",
+            fix="raise TRACEDIFF_MEMORY",
         )
     if isinstance(error, duckdb.IOException) and "space left" in str(error).lower():
         return TracediffError(

@@ -1,30 +1,28 @@
-"""Which part of a side is measured: steps, a window of time, ranks. Spelled as on the command line.
+"""Which part of a side is measured: steps, by number or time, and ranks. Spelled as on the command line.
 
-STEPS    20-50, 20- or 20: by the number in the step's label, else by its place among the labels of its process, from 1
-WINDOW   1.5s-2.5s, 1.5s- or -2.5s: the time of the trace, as nsys shows it (of torch.profiler: from the earliest event); units
-         s, ms, us, ns, without one s
+STEPS    20-50, 20- or 20: by the number in the step's label, else by its place among the labels of its process, from 1;
+         1.5s-2.5s, 1.5s- or -2.5s: the time of the trace, as nsys shows it (of torch.profiler: from the earliest event); units s, ms, us, ns
 RANKS    0,3-7
-STEPS/STEPS, WINDOW/WINDOW: the first for the baseline, the second for the candidate
+STEPS/STEPS: the first for the baseline, the second for the candidate
 STEP     17, RUN:17 or RUN:17#2: one step, of one of several runs (its name, or its number from 1), the second of that number
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
 ENDLESS = (1 << 62) - 1
-_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "": 10**9}
-_TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns|)"
+_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns)"
 MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is kept. Both ends of steps and ranks are in it; a step is in a window if all of its period is, ns."""
+    """What is kept. Both ends of steps and ranks are in it; a step is in a window of time if all of its period is, ns."""
 
     steps: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
@@ -62,24 +60,19 @@ def read_pick(text: str) -> Pick:
     return Pick(text.strip(), run, int(found[1]), int(found[2] or 0))
 
 
-def read_steps(text: str) -> tuple[int, int]:
-    """Steps of one side. Raises ValueError."""
+def read_steps(text: str) -> Selection:
+    """Steps of one side, by number or by time. Raises ValueError."""
     found = re.fullmatch(r"(\d{1,15})(?:(-)(\d{1,15})?)?", text.strip(), re.ASCII)
-    if not found:
-        raise ValueError(f"{text!r} is neither a step number nor a range A-B of them")
-    low = int(found[1])
-    high = int(found[3]) if found[3] else ENDLESS if found[2] else low
-    return _ordered(low, high, text)
-
-
-def read_window(text: str) -> tuple[int, int]:
-    """A window of one side, ns. Raises ValueError."""
+    if found:
+        low = int(found[1])
+        high = int(found[3]) if found[3] else ENDLESS if found[2] else low
+        return Selection(steps=_ordered(low, high, text))
     found = re.fullmatch(rf"(?:{_TIME})?-(?:{_TIME})?", text.strip(), re.ASCII)
     if not found or (found[1] is None and found[3] is None):
-        raise ValueError(f"{text!r} is no window of time, as 1.5s-2.5s")
-    low = _ns(found[1], found[2]) if found[1] is not None else 0
-    high = _ns(found[3], found[4]) if found[3] is not None else ENDLESS
-    return _ordered(low, high, text)
+        raise ValueError(f"{text!r} is neither a step, nor steps 20-50, nor a time 1.5s-2.5s")
+    first = _ns(found[1], found[2]) if found[1] is not None else 0
+    last = _ns(found[3], found[4]) if found[3] is not None else ENDLESS
+    return Selection(window=_ordered(first, last, text))
 
 
 def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
@@ -93,39 +86,24 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(set(ranges)))
 
 
-def selections(steps: str | None, window: str | None, ranks: str | None) -> tuple[Selection, Selection]:
+def selections(steps: str | None, ranks: str | None) -> tuple[Selection, Selection]:
     """What is kept of the baseline and of the candidate. Raises ValueError."""
-    of_steps, of_window = _both(steps, read_steps), _both(window, read_window)
     of_ranks = read_ranks(ranks) if ranks is not None else None
-    return Selection(of_steps[0], of_window[0], of_ranks), Selection(of_steps[1], of_window[1], of_ranks)
-
-
-_Span = tuple[int, int]
-
-
-def _both(text: str | None, read: Callable[[str], _Span]) -> tuple[_Span | None, _Span | None]:
-    """ONE or ONE/OTHER, for the baseline and the candidate."""
-    if text is None:
-        return None, None
-    baseline, slash, candidate = text.partition("/")
-    if "/" in candidate:
-        raise ValueError(f"{text!r} names more than two sides")
-    return read(baseline), read(candidate if slash else baseline)
+    sides = steps.split("/") if steps is not None else []
+    if len(sides) > 2:
+        raise ValueError(f"{steps!r} names more than two sides")
+    found = [replace(read_steps(one), ranks=of_ranks) for one in sides] or [Selection(ranks=of_ranks)]
+    return found[0], found[-1]
 
 
 def spell_steps(only: Selection) -> str:
     """As on the command line; '' where all are kept."""
+    if only.window is not None:
+        return "-".join(_seconds(one) if 0 < one < ENDLESS else "" for one in only.window)
     if only.steps is None:
         return ""
     low, high = only.steps
     return f"{low}" if low == high else f"{low}-" if high == ENDLESS else f"{low}-{high}"
-
-
-def spell_window(only: Selection) -> str:
-    """As on the command line; '' where there is none."""
-    if only.window is None:
-        return ""
-    return "-".join(_seconds(one) if 0 < one < ENDLESS else "" for one in only.window)
 
 
 def spell_ranks(only: Selection) -> str:

@@ -83,7 +83,7 @@ def connect(
     except duckdb.Error as error:
         db.close()
         raise TracediffError(
-            "bad-limit", f"DuckDB refused a limit: {error}", fix="--memory-limit 2GiB"
+            "bad-limit", f"DuckDB refused a limit: {error}", fix="TRACEDIFF_MEMORY=2GiB"
         ) from error
     db.execute("SET lock_configuration = true")
     return db
@@ -249,7 +249,7 @@ def _explained(
         return TracediffError(
             "query-out-of-memory",
             f"the query needs more memory than allowed: {lines[0]}",
-            fix="raise --memory-limit, or ask for fewer rows",
+            fix="raise TRACEDIFF_MEMORY, or ask for fewer rows",
         )
     if isinstance(error, duckdb.PermissionException) or re.search("read.only", said, re.IGNORECASE):
         return _not_read_only(lines[0])

@@ -293,22 +293,18 @@ class _Filling:
         return reduction.periods["rank"].n_unique(), None
 
     def _reduction(self) -> Reduction:
-        reading = self.reading
-        reduce = reduce_host if reading.host_only or is_host_only(self.capture) else reduce_capture
-        return reduce(self.capture, step_regex=reading.step_regex, whole_capture=reading.whole_capture)
+        reduce = reduce_host if is_host_only(self.capture) else reduce_capture
+        return reduce(self.capture, step_regex=self.reading.step_regex)
 
     def _steps(self) -> tuple[str, TracediffError | None]:
         """Tables step, step_text and query_window; where the steps came from, and why there are none if so."""
         db = self.capture.db
-        if self.reading.whole_capture:
-            run_sql(db, "query/whole_capture", whole=1)
-            return "whole-capture", None
         try:
             source = find_steps(self.capture, self.reading.step_regex).source
         except TracediffError as error:
             if error.slug not in _WITHOUT_STEPS:
                 raise
-            run_sql(db, "query/whole_capture", whole=0)
+            run_sql(db, "query/no_steps")
             return "", error
         run_sql(db, "query/window")
         return source, None

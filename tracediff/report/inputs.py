@@ -104,7 +104,7 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
             title += f", packed with {'xz' if suffix == 'xz' else 'gzip'}"
     return Input(
         name=name, kind=kind.slug, title=title, bytes=_size(path), known=True, facts=facts, contents=found,
-        next=_next(_word(path), kind, found) + options,
+        next=_next(_word(path) + options, kind, found),
     )  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
 
     labelled = (
         f"{steps.labels} step labels ({steps.rule})" if steps
-        else "no known step labels: steps come from ranges chosen by evidence, or are inferred; or --step-regex, --whole-capture"
+        else "no known step labels: steps come from ranges chosen by evidence, or are inferred; or --step-regex"
     )  # fmt: skip
     names = seen.kernel_names()
     comm = sum(category(name) == "communication" for name in names)

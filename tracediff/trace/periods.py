@@ -622,7 +622,7 @@ def _cut(name: str, unit: Unit, numbers: dict[int, Ints], selection: Selection) 
         raise TracediffError(
             "step-numbers-repeat",
             f"{name}: the steps of these numbers do not follow one another: the numbers of its labels begin again or jump back",
-            fix="--window 1.5s-2.5s selects by time",
+            fix="--steps 1.5s-2.5s selects by time",
         )
     return replace(unit, bounds=unit.bounds[low : high + 1], step=unit.step[low:high])
 

@@ -1,4 +1,4 @@
-"""`tracediff latencies` and the options of `tracediff compare` for measurements without a profiler."""
+"""Latencies as both sides of `tracediff compare`, and the options of `tracediff compare` for measurements without a profiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pair(tmp_path):
 
 
 def test_every_output_says_the_same(run, pair, tmp_path):
-    code, out, err = run("latencies", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    code, out, err = run("compare", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
     assert code == 0, err
     said = "mean 10.0 -> 11.0 ms, +1.00 ms per iteration (+10.0 %)"
     assert said in " ".join(out.split())
@@ -47,48 +47,44 @@ def test_every_output_says_the_same(run, pair, tmp_path):
 def test_the_json_is_what_its_schema_says(run, pair, tmp_path):
     from jsonschema import Draft202012Validator
 
-    run("latencies", *pair, "--json", "a.json")
+    run("compare", *pair, "--json", "a.json")
     _, out, _ = run("schema")
     validator = Draft202012Validator(json.loads(out))
     validator.validate(json.loads((tmp_path / "a.json").read_text()))
     assert not validator.is_valid({"kind": "latencies", "format_version": 1, "tool": 3, "latencies": {}})
 
 
-def test_units_columns_and_warm_up_are_options(run, tmp_path):
+def test_units_and_columns_stand_behind_the_name(run, tmp_path):
     (tmp_path / "a.json").write_text("[9, 1, 1, 1]")
     (tmp_path / "b.csv").write_text("one_ms,two_ms\n" + "9,5\n" * 4)
-    expect_error(run("latencies", "a.json", "a.json"), "latencies-unit")
-    expect_error(run("latencies", "b.csv", "b.csv"), "latencies-column")
-    code, out, _ = run("latencies", "a.json", "a.json", "--unit", "ms", "--warmup", "1", "--json", "out.json")
+    expect_error(run("compare", "a.json", "a.json"), "latencies-unit")
+    expect_error(run("compare", "b.csv", "b.csv"), "latencies-column")
+    code, out, _ = run("compare", "a.json:ms", "a.json:ms", "--json", "out.json")
     saved = json.loads((tmp_path / "out.json").read_text())["latencies"]
-    assert code == 0 and saved["step"]["baseline_ns"] == 1e6 and saved["baseline"]["runs"][0]["trimmed"] == 1
-    code, out, _ = run("latencies", "b.csv", "b.csv", "--column", "two_ms")
+    assert code == 0 and saved["step"]["baseline_ns"] == 3e6  # of 9, 1, 1, 1
+    code, out, _ = run("compare", "b.csv:two_ms", "b.csv:two_ms:ms")
     assert code == 0 and "5,000.0" in out
-    expect_error(run("latencies", "a.json", "a.json", "--unit", "ms", "--warmup", "4"), "latencies-warmup")
-    for wrong in ("-1", "some", "1.5", "\u0661"):
-        code, _, err = run("latencies", "a.json", "a.json", "--warmup", wrong)
-        assert code == 2 and "auto or a number" in err
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(run, pair, tmp_path):
     (tmp_path / "a.html").write_text("mine")
     before = files(tmp_path)
-    expect_error(run("latencies", *pair, "--json", "b.json", "--html", "a.html"), "output-exists")
+    expect_error(run("compare", *pair, "--json", "b.json", "--html", "a.html"), "output-exists")
     assert files(tmp_path) == before and (tmp_path / "a.html").read_text() == "mine"
-    assert run("latencies", *pair, "--html", "a.html", "-f", "-q")[0] == 0
+    assert run("compare", *pair, "--html", "a.html", "-f", "-q")[0] == 0
     assert "Slower: " in (tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize(
     ("word", "slug", "code"),
-    [("none.csv", "not-a-file", 1), ("empty", "latencies-empty-folder", 1), ("good.sqlite", "other-input", 2),
+    [("none.csv", "not-a-file", 1), ("empty", "latencies-empty-folder", 1), ("good.sqlite", "latencies-as-side", 2),
      ("nan.csv", "latencies-bad-value", 1)],
 )  # fmt: skip
 def test_bad_input(run, pair, good, tmp_path, word, slug, code):
     (tmp_path / "empty").mkdir()
     (tmp_path / "nan.csv").write_text("latency_ms\nnan\n")
-    expect_error(run("latencies", "before", word), slug, code)
-    expect_error(run("latencies", word, "before"), slug, code)
+    expect_error(run("compare", "before", word), slug, code)
+    expect_error(run("compare", word, "before"), slug, code)
 
 
 def test_beside_a_comparison_of_traces(run, pair, tmp_path):
@@ -138,11 +134,11 @@ def test_latencies_as_a_side_of_traces_point_to_the_command(run, good, pair, tmp
     for word in ("before", "before/run0.csv", "list.json"):
         for words in (("compare", word, good), ("compare", good, word), ("show", word)):
             error = expect_error(run(*words), "latencies-as-side", 2)
-            assert "tracediff latencies BASELINE CANDIDATE" in error
+            assert "two of them: tracediff compare BASELINE CANDIDATE" in error
 
 
 def test_a_report_of_latencies_has_no_steps(run, pair):
-    run("latencies", *pair, "--json", "a.json", "-q")
+    run("compare", *pair, "--json", "a.json", "-q")
     expect_error(run("report", "a.json", "--tables", "x"), "one-capture", 2)
     expect_error(run("report", "a.json", "--fail-on", "step:+3%"), "one-capture", 2)
     expect_error(run("comment", "a.json", "--github", "--dry-run"), "not-a-result")
@@ -151,42 +147,47 @@ def test_a_report_of_latencies_has_no_steps(run, pair):
 def test_one_column_a_side(run, tmp_path):
     put(tmp_path / "mix" / "a.csv", 10)
     (tmp_path / "mix" / "b.csv").write_text("ttft_ms\n5\n6\n")
-    error = expect_error(run("latencies", "mix", "mix/a.csv"), "latencies-column")
+    error = expect_error(run("compare", "mix", "mix/a.csv"), "latencies-column")
     assert "latency_ms in a.csv, ttft_ms in b.csv" in error
     put(tmp_path / "same" / "a.csv", 10)
     (tmp_path / "same" / "b.csv").write_text("Latency (us)\n10000\n10001\n")
-    assert run("latencies", "same", "mix/a.csv")[0] == 0
+    assert run("compare", "same", "mix/a.csv")[0] == 0
 
 
-def test_beside_traces_no_option_is_advised(run, good, tmp_path):
+def test_beside_traces_the_same_is_advised(run, good, tmp_path):
     (tmp_path / "bare.txt").write_text("5\n6\n")
     (tmp_path / "two.csv").write_text("a_ms,b_ms\n5,6\n")
     for name, slug, fix in (
-        ("bare.txt", "latencies-unit", "name the column latency_ms"),
-        ("two.csv", "latencies-column", "keep one of them in the file"),
+        ("bare.txt", "latencies-unit", "bare.txt:ms"),
+        ("two.csv", "latencies-column", "two.csv:COLUMN"),
     ):
         words = ("--with", f"baseline={name}", "--with", f"candidate={name}")
         error = expect_error(run("compare", good, good, *words), slug)
-        assert f"fix: {fix}" in error and "--unit" not in error and "--column" not in error
+        assert f"fix: {fix}" in error
+    words = ("--with", "baseline=two.csv:a_ms", "--with", "candidate=bare.txt:ms", "--json", "out.json", "-q")
+    code, _, err = run("compare", good, good, *words)
+    assert code == 0, err
+    rows = json.loads((tmp_path / "out.json").read_text())["latencies"]["rows"]
+    assert (rows[0]["baseline_ns"], rows[0]["candidate_ns"]) == (5e6, 5.5e6)
 
 
 def test_what_is_no_latencies_is_named(run, good, tmp_path):
     from tests.tiny import ROOT
 
     put(tmp_path / "x" / "a.csv", 10)
-    for path, command in (
-        (ROOT / "fixtures/ncu/gemm_two.csv", "tracediff ncu"),
-        (ROOT / "fixtures/trtexec/fp16/times.json", "tracediff trtexec"),
-        (good, "tracediff compare"),
+    for path, slug in (
+        (ROOT / "fixtures/ncu/gemm_two.csv", "other-input"),
+        (ROOT / "fixtures/trtexec/fp16/times.json", "other-input"),
+        (good, "latencies-as-side"),
     ):
-        assert f"fix: {command}" in expect_error(run("latencies", "x/a.csv", str(path)), "other-input", 2)
+        assert "fix: " in expect_error(run("compare", "x/a.csv", str(path)), slug, 2)
     (tmp_path / "bare.csv").write_text("0,4.95\n1,4.96\n")
-    error = expect_error(run("latencies", "x/a.csv", "bare.csv"), "latencies-decimal-comma")
+    error = expect_error(run("compare", "x/a.csv", "bare.csv"), "latencies-decimal-comma")
     assert "two columns and no header" in error and "begin with a line of names" in error
 
 
 def test_a_side_may_be_named(run, pair, tmp_path):
-    code, _, err = run("latencies", "main=before", "pr=after", "--json", "a.json")
+    code, _, err = run("compare", "main=before", "pr=after", "--json", "a.json")
     assert code == 0, err
     found = json.loads((tmp_path / "a.json").read_text())["latencies"]
     assert (found["baseline"]["label"], found["candidate"]["label"]) == ("main", "pr")

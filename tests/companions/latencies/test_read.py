@@ -9,6 +9,7 @@ import pytest
 
 from tests.tiny import ROOT
 from tracediff.companions.latencies.read import (
+    Said,
     Wanted,
     choose,
     read,
@@ -18,7 +19,6 @@ from tracediff.companions.latencies.read import (
     unit_in,
 )
 from tracediff.errors import TracediffError
-from tracediff.request import LatencyOptions
 
 FIXTURES = ROOT / "fixtures"
 MS = 1e6
@@ -69,20 +69,20 @@ def test_without_a_unit_nothing_is_guessed(tmp_path, name, text):
     path = put(tmp_path, name, text)
     with pytest.raises(TracediffError) as caught:
         read(path)
-    assert caught.value.slug == "latencies-unit" and "--unit" in (caught.value.fix or "")
-    assert read(path, LatencyOptions(unit="us")).ns.tolist() == [1000.0, 2000.0, 3000.0]
-    assert read(path, LatencyOptions(unit="us")).unit_from == "--unit"
+    assert caught.value.slug == "latencies-unit" and f"{name}:ms" in (caught.value.fix or "")
+    assert read(path, Said(unit="us")).ns.tolist() == [1000.0, 2000.0, 3000.0]
+    assert read(path, Said(unit="us")).unit_from == "the command line"
 
 
 def test_a_unit_against_that_of_the_file_is_refused(tmp_path):
     path = put(tmp_path, "a.csv", "latency_ms\n1\n")
-    with pytest.raises(TracediffError, match="--unit us was given and the file says ms"):
-        read(path, LatencyOptions(unit="us"))
-    assert read(path, LatencyOptions(unit="ms")).ns.tolist() == [1e6]
+    with pytest.raises(TracediffError, match="us was given and the file says ms"):
+        read(path, Said(unit="us"))
+    assert read(path, Said(unit="ms")).ns.tolist() == [1e6]
     with pytest.raises(TracediffError, match="the file says us and the name times_ms says ms"):
         read(put(tmp_path, "b.json", '{"unit": "us", "times_ms": [1]}'))
     with pytest.raises(TracediffError, match="the unit is given as parsec"):
-        read(put(tmp_path, "c.json", '{"unit": "parsec", "times": [1]}'), LatencyOptions(unit="ms"))
+        read(put(tmp_path, "c.json", '{"unit": "parsec", "times": [1]}'), Said(unit="ms"))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_pytest_benchmark_as_it_was_written():
     with pytest.raises(TracediffError, match=r"benchmarks\.test_sum\.stats\.data, benchmarks\.test_sorted"):
         read(path)
     for asked in ("test_sorted", "benchmarks.test_sorted.stats.data"):
-        found = read(path, LatencyOptions(column=asked))
+        found = read(path, Said(column=asked))
         assert (found.column, found.unit, found.unit_from) == (
             "benchmarks.test_sorted.stats.data", "s", "the file",
         )  # fmt: skip
@@ -124,7 +124,7 @@ def test_an_object_that_no_name_tells_is_called_by_its_place(tmp_path):
     path = put(tmp_path, "a.json", '{"unit": "ms", "sides": [{"times": [1]}, {"times": [2]}]}')
     with pytest.raises(TracediffError, match=r"sides\.0\.times, sides\.1\.times"):
         read(path)
-    assert read(path, LatencyOptions(column="1")).ns.tolist() == [2e6]
+    assert read(path, Said(column="1")).ns.tolist() == [2e6]
 
 
 REFUSED = {
@@ -178,16 +178,16 @@ def test_what_is_too_large_is_refused_at_once(tmp_path, monkeypatch):
     path = put(tmp_path, "many.json", b"[" + b"0," * 8_000_001 + b"0]")
     begin = time.process_time()
     with pytest.raises(TracediffError, match="too many values"):
-        read(path, LatencyOptions(unit="ms"))
+        read(path, Said(unit="ms"))
     with pytest.raises(TracediffError, match="too many values"):
         read(put(tmp_path, "objects.json", b"[" + b"{}," * 2_000_001 + b"{}]"))
     assert time.process_time() - begin < 5
     monkeypatch.setattr("tracediff.companions.latencies.read.MAX_BYTES", 100)
     with pytest.raises(TracediffError, match="the most that is read is 100"):
-        read(path, LatencyOptions(unit="ms"))
+        read(path, Said(unit="ms"))
     monkeypatch.setattr("tracediff.companions.latencies.read.MAX_VALUES", 3)
     with pytest.raises(TracediffError, match="4 latencies, the most that is read is 3"):
-        read(put(tmp_path, "four.json", "[1,2,3,4]"), LatencyOptions(unit="ms"))
+        read(put(tmp_path, "four.json", "[1,2,3,4]"), Said(unit="ms"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`tracediff ncu` and the options of `tracediff compare` for profiles of Nsight Compute."""
+"""Profiles of Nsight Compute as both sides of `tracediff compare`, and the options of `tracediff compare` for profiles of Nsight Compute."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pair(tmp_path):
 
 
 def test_every_output_says_the_same(run, pair, tmp_path):
-    code, out, err = run("ncu", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    code, out, err = run("compare", *pair, "--html", "a.html", "--md", "a.md", "--json", "a.json")
     assert code == 0, err
     assert "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks" in " ".join(out.split())
     assert "wrote a.html (html)" in err
@@ -51,7 +51,7 @@ def test_every_output_says_the_same(run, pair, tmp_path):
 def test_the_json_is_what_its_schema_says(run, pair, tmp_path):
     from jsonschema import Draft202012Validator
 
-    run("ncu", *pair, "--json", "a.json")
+    run("compare", *pair, "--json", "a.json")
     _, out, _ = run("schema")
     Draft202012Validator(json.loads(out)).validate(json.loads((tmp_path / "a.json").read_text()))
     with pytest.raises(Exception, match="is not"):
@@ -61,27 +61,27 @@ def test_the_json_is_what_its_schema_says(run, pair, tmp_path):
 
 
 def test_quiet(run, pair):
-    assert run("ncu", *pair, "-q") == (0, "", "")
+    assert run("compare", *pair, "-q") == (0, "", "")
 
 
 def test_an_output_that_exists_is_kept(run, pair, tmp_path):
     (tmp_path / "a.json").write_text("mine")
-    expect_error(run("ncu", *pair, "--json", "a.json"), "output-exists")
+    expect_error(run("compare", *pair, "--json", "a.json"), "output-exists")
     assert (tmp_path / "a.json").read_text() == "mine"
-    assert run("ncu", *pair, "--json", "a.json", "-f")[0] == 0
-    expect_error(run("ncu", *pair, "--json", "b.x", "--md", "b.x"), "output-twice")
+    assert run("compare", *pair, "--json", "a.json", "-f")[0] == 0
+    expect_error(run("compare", *pair, "--json", "b.x", "--md", "b.x"), "output-twice")
 
 
 def test_bad_files_leave_nothing(run, pair, tmp_path):
     (tmp_path / "bad.csv").write_text('"ID","Kernel Name"\n')
     before = files(tmp_path)
-    expect_error(run("ncu", pair[0], tmp_path / "bad.csv", "--html", "a.html"), "ncu-csv-shape")
-    expect_error(run("ncu", pair[0], tmp_path / "none.csv", "--html", "a.html"), "ncu-no-file")
+    expect_error(run("compare", pair[0], tmp_path / "bad.csv", "--html", "a.html"), "ncu-csv-shape")
+    expect_error(run("compare", pair[0], tmp_path / "none.csv", "--html", "a.html"), "ncu-no-file")
     assert files(tmp_path) == before
 
 
 def test_a_saved_report_of_counters_is_no_comparison_of_steps(run, pair):
-    run("ncu", *pair, "--json", "a.json")
+    run("compare", *pair, "--json", "a.json")
     expect_error(run("report", "a.json", "--postmortem", "p.md"), "one-capture", 2)
     expect_error(run("report", "a.json", "--fail-on", "step:+5%"), "one-capture", 2)
     expect_error(run("comment", "a.json", "--dry-run"), "not-a-result")
@@ -133,14 +133,14 @@ def test_what_is_no_profile_is_named_with_a_fix(run, pair, tmp_path):
         ("empty.csv", "ncu-empty", "empty.csv is empty", 1),
         ("folder", "ncu-no-file", "a profile is one file", 1),
         ("nope.csv", "ncu-no-file", "fix: check the path", 1),
-        ("times.csv", "other-input", "fix: tracediff latencies", 2),
+        ("times.csv", "other-input", "fix: tracediff compare BASELINE CANDIDATE", 2),
     ):
-        error = expect_error(run("ncu", pair[0], name), slug, code)
+        error = expect_error(run("compare", pair[0], name), slug, code)
         assert said in error and "fix: " in error
 
 
 def test_a_side_may_be_named(run, pair, tmp_path):
-    code, _, err = run("ncu", f"main={pair[0]}", pair[1], "--json", "a.json")
+    code, _, err = run("compare", f"main={pair[0]}", pair[1], "--json", "a.json")
     assert code == 0, err
     found = json.loads((tmp_path / "a.json").read_text())["ncu"]
     assert found["baseline"]["file"] == "main" and found["candidate"]["file"] == "after.csv"

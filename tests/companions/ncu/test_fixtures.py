@@ -38,7 +38,7 @@ def mean(name: str, metric: str) -> float:
 
 def compared(run, one: str, other: str) -> dict:
     code, _, err = run(
-        "ncu", FOLDER / f"{one}.csv", FOLDER / f"{other}.csv", "-q", "--json", "out.json", "-f"
+        "compare", FOLDER / f"{one}.csv", FOLDER / f"{other}.csv", "-q", "--json", "out.json", "-f"
     )
     assert code == 0, err
     with Path("out.json").open() as file:

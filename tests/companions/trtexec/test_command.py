@@ -1,4 +1,4 @@
-"""`tracediff trtexec` and the options of `tracediff compare` for files of trtexec."""
+"""Files of trtexec as both sides of `tracediff compare`, and the options of `tracediff compare` for files of trtexec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIDES = made.ROOT / "fp32", made.ROOT / "fp16"
 
 
 def test_every_output_says_the_same(run, tmp_path):
-    code, out, err = run("trtexec", *SIDES, "--html", "a.html", "--md", "a.md", "--json", "a.json")
+    code, out, err = run("compare", *SIDES, "--html", "a.html", "--md", "a.md", "--json", "a.json")
     assert code == 0, err
     assert "2 layers became 1, 410 -> 300 us" in out and "wrote a.html (html)" in err
     text = (tmp_path / "a.json").read_text()
@@ -29,7 +29,7 @@ def test_every_output_says_the_same(run, tmp_path):
 def test_the_json_is_what_its_schema_says(run, tmp_path):
     from jsonschema import Draft202012Validator
 
-    run("trtexec", *SIDES, "--json", "a.json")
+    run("compare", *SIDES, "--json", "a.json")
     _, out, _ = run("schema")
     validator = Draft202012Validator(json.loads(out))
     saved = json.loads((tmp_path / "a.json").read_text())
@@ -41,28 +41,28 @@ def test_the_json_is_what_its_schema_says(run, tmp_path):
 
 def test_files_with_commas(run):
     words = (f"{side / 'log.txt'},{side / 'profile.json'}" for side in SIDES)
-    code, out, err = run("trtexec", *words, "-q")
+    code, out, err = run("compare", *words, "-q")
     assert (code, out, err) == (0, "", "")
 
 
 def test_an_output_that_exists_is_kept(run, tmp_path):
     (tmp_path / "a.json").write_text("mine")
-    expect_error(run("trtexec", *SIDES, "--json", "a.json"), "output-exists")
+    expect_error(run("compare", *SIDES, "--json", "a.json"), "output-exists")
     assert (tmp_path / "a.json").read_text() == "mine"
-    assert run("trtexec", *SIDES, "--json", "a.json", "-f")[0] == 0
+    assert run("compare", *SIDES, "--json", "a.json", "-f")[0] == 0
 
 
 def test_bad_files_leave_nothing(run, tmp_path):
     (tmp_path / "bad.json").write_text('[ { "count" : 4 }')
     before = files(tmp_path)
-    expect_error(run("trtexec", SIDES[0], "bad.json", "--html", "a.html"), "trtexec-damaged")
-    expect_error(run("trtexec", SIDES[0], "none", "--html", "a.html"), "trtexec-no-file")
-    expect_error(run("trtexec", SIDES[0], ".", "--html", "a.html"), "trtexec-damaged")
+    expect_error(run("compare", SIDES[0], "bad.json", "--html", "a.html"), "trtexec-damaged")
+    expect_error(run("compare", SIDES[0], "none", "--html", "a.html"), "trtexec-no-file")
+    expect_error(run("compare", SIDES[0], ".", "--html", "a.html"), "trtexec-damaged")
     assert files(tmp_path) == before
 
 
 def test_a_saved_report_is_no_comparison_of_steps(run):
-    run("trtexec", *SIDES, "--json", "a.json")
+    run("compare", *SIDES, "--json", "a.json")
     expect_error(run("report", "a.json", "--postmortem", "p.md"), "one-capture", 2)
     expect_error(run("comment", "a.json", "--dry-run"), "not-a-result")
 
@@ -70,7 +70,7 @@ def test_a_saved_report_is_no_comparison_of_steps(run):
 def test_files_of_trtexec_are_no_captures(run, good):
     for side in (SIDES[0], SIDES[0] / "log.txt"):
         err = expect_error(run("compare", good, side), "trtexec-as-side", 2)
-        assert "fix: tracediff trtexec BASELINE CANDIDATE" in err
+        assert "fix: two of them: tracediff compare BASELINE CANDIDATE" in err
 
 
 def test_in_a_comparison_of_steps(run, good, tmp_path):
@@ -112,14 +112,14 @@ def test_folders_with_commas_and_logs_cut_short(run, tmp_path):
 
     made_by = ROOT / "fixtures/trtexec"
     error = expect_error(
-        run("trtexec", f"{made_by}/fp32,{made_by}/fp16/log.txt", f"{made_by}/fp16"), "trtexec-no-file"
+        run("compare", f"{made_by}/fp32,{made_by}/fp16/log.txt", f"{made_by}/fp16"), "trtexec-no-file"
     )
     assert "folders cannot be listed with commas" in error
     (tmp_path / "cut.txt").write_bytes((made_by / "fp16/log.txt").read_bytes()[:900])
     assert "or the log is cut short" in expect_error(
-        run("trtexec", "cut.txt", "cut.txt"), "trtexec-no-summary"
+        run("compare", "cut.txt", "cut.txt"), "trtexec-no-summary"
     )
-    code, _, err = run("trtexec", f"main={made_by}/fp32", f"pr={made_by}/fp16", "--json", "a.json")
+    code, _, err = run("compare", f"main={made_by}/fp32", f"pr={made_by}/fp16", "--json", "a.json")
     # a path behind the label has slashes, the label none
     assert code == 0, err
     assert json.loads((tmp_path / "a.json").read_text())["trtexec"]["baseline"]["label"] == "main"

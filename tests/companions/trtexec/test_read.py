@@ -290,7 +290,7 @@ def test_paths_that_are_nothing(tmp_path):
 @pytest.mark.parametrize("name", FILES)
 def test_a_side_of_a_comparison_of_steps_is_refused(name):
     path = made.ROOT / "fp32" / name
-    assert "tracediff trtexec BASELINE CANDIDATE" in refused("trtexec-as-side", resolve, str(path))
+    assert "tracediff compare BASELINE CANDIDATE" in refused("trtexec-as-side", resolve, str(path))
     assert "trtexec" in refused("trtexec-as-side", resolve, str(path.parent))
 
 

@@ -124,7 +124,7 @@ def check_sides(
     that are left out.
     """
     checks: tuple[tuple[str, Callable[[Sequence[Run]], Seen], str], ...] = (
-        ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half (--warmup)"),
+        ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half"),
         ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
         ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
         ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),

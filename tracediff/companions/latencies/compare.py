@@ -16,7 +16,7 @@ from tracediff.companions.latencies.checks import (
     find_warm_up,
     outlying,
 )
-from tracediff.companions.latencies.read import LatencyFile, read_side
+from tracediff.companions.latencies.read import LatencyFile, read_side, split
 from tracediff.companions.model import (
     Latencies,
     LatencyOutlier,
@@ -36,11 +36,10 @@ from tracediff.companions.verdict import (
     variance_of_mean,
 )
 from tracediff.companions.words import both, part, signed, time
-from tracediff.errors import TracediffError
+from tracediff.formats.selection import own_label
 from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
 from tracediff.report.phrases import power_note
-from tracediff.request import LatencyOptions
 from tracediff.stats.noise import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
@@ -55,10 +54,16 @@ DRAWN = 200  # steps of probability of the quantiles that are drawn
 _LISTED = 10  # outliers of a run
 
 
-def compare_files(options: LatencyOptions, labels: tuple[str, str]) -> Latencies:
-    """Read and compare both sides. Raises `TracediffError`: those of `read_side` and of `compare_latencies`."""
-    baseline, candidate = (read_side(paths, options) for paths in (options.baseline, options.candidate))
-    return compare_latencies(baseline, candidate, labels, options.warm_up)
+def compare_words(baseline: str, candidate: str) -> Latencies:
+    """Compare two words of the command line, which label=WORD names. Raises `TracediffError`: those of `read_side`."""
+    (one, before), (other, after) = _named(baseline), _named(candidate)
+    return compare_latencies(read_side([before]), read_side([after]), (one, other))
+
+
+def _named(word: str) -> tuple[str, str]:
+    label, rest = own_label(word)
+    path, _ = split(rest)
+    return label or (path.name if path.name not in ("", "..") else path.resolve().name), rest
 
 
 def compare_latencies(
@@ -70,7 +75,7 @@ def compare_latencies(
     """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
 
     A figure of a side is the mean over its runs of that figure in each run; runs that lie apart from the others are left out. The
-    verdict is that of the mean, a test of its own. Raises `TracediffError`: latencies-warmup.
+    verdict is that of the mean, a test of its own. Raises ValueError where none is left.
     """
     files, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
     sides = [[_trimmed(file, warm_up) for file in side] for side in files]
@@ -112,10 +117,8 @@ def _trimmed(file: LatencyFile, warm_up: str) -> Run:
     found = find_warm_up(file.ns)
     trimmed = found.length if warm_up == "auto" else int(warm_up)
     if trimmed >= len(file.ns):
-        raise TracediffError(
-            "latencies-warmup",
-            f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}",
-            fix="--warmup with a smaller number, or auto",
+        raise ValueError(
+            f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}"
         )
     values = file.ns[trimmed:]
     return Run(file.name, values, trimmed, found, find_warm_up(values), file.digest)

@@ -6,7 +6,7 @@
 
 pytest-benchmark (`--benchmark-json FILE`: benchmarks[].stats.data) and hyperfine (`--export-json FILE`: results[].times) write seconds.
 Others, as triton.testing.do_bench(..., return_mode="all") (ms) and torch.utils.benchmark's Measurement.times (s), give lists that say no
-unit: they need --unit.
+unit: it stands behind the name, FILE:ms, and so does a column, FILE:COLUMN or FILE:COLUMN:ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import missing
-from tracediff.request import LatencyOptions
 
 MAX_BYTES = 64 << 20
 SUFFIXES = (".json", ".csv", ".tsv", ".txt", ".log")
@@ -37,7 +36,6 @@ MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
 _SHOWN = 40  # characters of a value in a message
-_PLAIN = LatencyOptions()
 _FIXES = {
     "latencies-unreadable": "give a file with fewer latencies",
     "latencies-empty": "give a file with measurements",
@@ -51,13 +49,29 @@ class UnsettledError(TracediffError):
 
 
 @dataclass(frozen=True)
+class Said:
+    """What is said behind the name of a file or folder: which column or key holds the latencies, and their unit."""
+
+    column: str | None = None
+    unit: str | None = None
+
+
+def split(word: str) -> tuple[Path, Said]:
+    """A word of the command line -> the path, and what is said of it: FILE, FILE:COLUMN, FILE:UNIT or FILE:COLUMN:UNIT."""
+    if Path(word).exists() or ":" not in word:
+        return Path(word), Said()
+    file, _, said = word.partition(":")
+    column, _, unit = said.rpartition(":")
+    return Path(file), Said(column or None, unit) if unit in UNITS else Said(said)
+
+
+@dataclass(frozen=True)
 class Wanted:
-    """What the options say of a file; `where`: its name, for messages; `alone`: there are such options, which are none beside traces."""
+    """What is said of a file; `where`: its name, for messages."""
 
     where: str
     column: str | None = None
     unit: str | None = None
-    alone: bool = True
 
     def error(
         self, slug: str, what: str, fix: str = "", kind: type[TracediffError] = TracediffError
@@ -95,14 +109,14 @@ class Found:
         return self.name.rpartition(".")[2]
 
 
-def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
-    """Read a file; `options`: which column or key, and the unit where the file says none.
+def read(path: Path, said: Said | None = None) -> LatencyFile:
+    """Read a file; `said`: which column or key, and the unit where the file says none.
 
     Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
     latencies-unit, latencies-bad-value, latencies-decimal-comma; other-input where it is a file for another command.
     """
     try:
-        return parse(path, options)
+        return parse(path, said)
     except TracediffError:
         from tracediff.formats.recognise import refuse_other
 
@@ -110,9 +124,10 @@ def read(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
         raise
 
 
-def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
+def parse(path: Path, said: Said | None = None) -> LatencyFile:
     """`read` without asking what else the file may be: what recognises files asks this."""
-    wanted = Wanted(path.name, options.column, options.unit, options.alone)
+    said = said or Said()
+    wanted = Wanted(path.name, said.column, said.unit)
     data = _bytes(path, wanted)
     found = _find(data, wanted)
     unit, source = settle_unit(found.key, found.unit, wanted)
@@ -120,16 +135,16 @@ def parse(path: Path, options: LatencyOptions = _PLAIN) -> LatencyFile:
     return LatencyFile(path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted))
 
 
-def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[LatencyFile]:
-    """Read files, and the files of folders in the order of their names: each is one run.
+def read_side(words: Sequence[str | Path]) -> list[LatencyFile]:
+    """Read files, and the files of folders in the order of their names: each is one run. `words`: as `split` takes them.
 
     Raises `TracediffError`: not-a-file, latencies-empty-folder, latencies-column, and those of `read`.
     """
-    files = [file for path in paths for file in _files(path)]
+    files = [(file, said) for path, said in map(split, map(str, words)) for file in _files(path)]
     if len(files) > MAX_RUNS:
         what = f"{len(files)} files on a side, the most is {MAX_RUNS}"
         raise TracediffError("latencies-empty-folder", what, fix="name the runs of one side")
-    read_files = [read(file, options) for file in files]
+    read_files = [read(file, said) for file, said in files]
     # a file of numbers alone says nothing of what they are
     named = [file for file in read_files if file.column]
     other = next((file for file in named if quantity(file.column) != quantity(named[0].column)), None)
@@ -138,7 +153,7 @@ def read_side(paths: Sequence[Path], options: LatencyOptions = _PLAIN) -> list[L
             "latencies-column",
             f"the files of one side have different columns: {named[0].column[:60]} in {named[0].name},"
             f" {other.column[:60]} in {other.name}",
-            fix="--column NAME with one that every file has, or a folder for each",
+            fix="FOLDER:COLUMN with one that every file has, or a folder for each",
         )
     return read_files
 
@@ -485,16 +500,15 @@ def choose(names: Sequence[str], wanted: Wanted) -> str:
         ("several columns or keys", UnsettledError) if rest else ("no column or key", TracediffError)
     )
     what = f"{there} could be the latencies (of numbers: {listed})"
-    fix = "--column NAME" if wanted.alone else "keep one of them in the file"
-    raise wanted.error("latencies-column", what, fix, kind)
+    raise wanted.error("latencies-column", what, f"{wanted.where}:COLUMN", kind)
 
 
 def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
-    """Return the unit and what gave it: the option, the file, or the name of the column. `said`: a unit that the file states.
+    """Return the unit and what gave it: the command line, the file, or the name of the column. `said`: a unit that the file states.
 
     Raises `TracediffError`: latencies-unit, also where they differ.
     """
-    given, option = wanted.unit, "--unit"
+    given = wanted.unit
     named = unit_in(name)
     known = {unit for unit in (said, named) if unit}
     if len(known) > 1:
@@ -502,14 +516,12 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
         raise wanted.error("latencies-unit", what, "mend the file")
     if given is not None:
         if known and given not in known:
-            what = f"{option} {given} was given and the file says {known.pop()}"
-            raise wanted.error("latencies-unit", what, f"leave {option} out, or mend the file")
-        return given, option
+            what = f"{given} was given and the file says {known.pop()}"
+            raise wanted.error("latencies-unit", what, f"leave :{given} out, or mend the file")
+        return given, "the command line"
     if known:
         return known.pop(), "the file" if said else f"the name {name}"
-    fix = "name the column latency_ms (or _ns, _us, _s)"
-    if wanted.alone:
-        fix = f"{option} ms (or ns, us, s), or name the column latency_ms"
+    fix = f"{wanted.where}:ms (or ns, us, s), or name the column latency_ms"
     what = "nothing says whether the numbers are ns, us, ms or s"
     raise wanted.error("latencies-unit", what, fix, UnsettledError)
 

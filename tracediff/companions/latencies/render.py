@@ -218,7 +218,7 @@ def _sides(found: Latencies) -> tuple[tuple[str, LatencySide], tuple[str, Latenc
 
 
 def print_report(found: Latencies, console: Console, top: int) -> None:
-    """Print the report of `tracediff latencies`."""
+    """Print the report of two sides without traces."""
     _verdict(found, console, indent=0)
     _rest(found, console)
 

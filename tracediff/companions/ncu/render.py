@@ -310,7 +310,7 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
 
 
 def print_report(ncu: Ncu, console: Console, top: int) -> None:
-    """Print the report of `tracediff ncu`."""
+    """Print the report of two sides without traces."""
     print_line(console, (headline(ncu), "bold"), indent=0)
     print_line(console, (file_line("baseline", ncu.baseline), "dim"))
     print_line(console, (file_line("candidate", ncu.candidate), "dim"))

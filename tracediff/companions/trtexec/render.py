@@ -204,7 +204,7 @@ _COLOURS = {"slower": "red", "faster": "green"}
 
 
 def print_report(trtexec: Trtexec, console: Console, top: int) -> None:
-    """Print the report of `tracediff trtexec`."""
+    """Print the report of two sides without traces."""
     verdict = VERDICTS[trtexec.verdict]
     print_line(console, (headline(trtexec), f"bold {TONES[verdict.tone]}"), indent=0)
     _print(trtexec, console, top)
