@@ -31,18 +31,25 @@ def commands(nsys: Path, reports: list[Path]) -> dict[str, Command]:
     def bare(kind: str, form: str) -> Command:
         return lambda folder: ["sh", "-c", form.format(*(export(folder, one, kind) for one in reports))]
 
-    def compare(*more: str) -> Command:
+    def compare(folder: Path) -> list[str]:
         names = [str(one) for one in reports]
-        return lambda folder: [
-            sys.executable, "-m", "tracediff", "compare", *names, "-q", "--json", str(folder / "out.json"), *more
-        ]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "tracediff",
+            "compare",
+            *names,
+            "-q",
+            "--json",
+            str(folder / "out.json"),
+        ]
 
     return {
         "nsys export to Parquet, one after the other": bare("parquetdir", "{}; {}"),
         "nsys export to Parquet, both at once": bare("parquetdir", "{} & {} & wait"),
         "nsys export to SQLite, one after the other": bare("sqlite", "{}; {}"),
-        "tracediff compare": compare(),
-        "tracediff compare --export sqlite": compare("--export", "sqlite"),
+        "tracediff compare": compare,
+        "tracediff compare, exported to SQLite": lambda folder: ["env", "TRACEDIFF_EXPORT=sqlite", *compare(folder)],
     }  # fmt: skip
 
 
