@@ -682,7 +682,7 @@ def test_what_lacks_kernels_or_steps_is_told_how_torch_records_them(tmp_path):
         assert advice in said
         assert "nvtx" not in said.lower() and "nsys" not in said.lower() and "TLLM" not in said
     side = Side("host", [Run("host", [reduced(tmp_path, host)])])
-    (note,) = host_only_notes([side], asked=False)
+    (note,) = host_only_notes([side])
     assert "ProfilerActivity.CUDA" in note.message
     said = note.message
     assert "nvtx" not in said.lower() and "nsys" not in said.lower() and "TLLM" not in said
