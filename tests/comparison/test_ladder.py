@@ -11,8 +11,12 @@ import pytest
 import tracediff
 from fixtures.builders import TraceBuilder
 from tests.tiny import label
+from tracediff.comparison.compare import compare as compare_sides
 from tracediff.errors import TracediffError
 from tracediff.execution.ladder import as_many, shared
+from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
+from tracediff.formats.inputs import resolve
 from tracediff.model import Result
 
 MS = 1_000_000
@@ -37,8 +41,17 @@ def copies(trace: TraceBuilder, count: int, ns: int = 1000, at: int = 0) -> int:
 
 
 def compare(tmp_path: Path, *traces: TraceBuilder, **options) -> Result:
-    paths = [trace.write(tmp_path / f"{name}.sqlite") for name, trace in zip("ab", traces, strict=True)]
-    return tracediff.compare(*paths, cache=False, **options).result
+    return tracediff.compare(*written(tmp_path, *traces), cache=False, **options).result
+
+
+def compare_whole(tmp_path: Path, *traces: TraceBuilder) -> Result:
+    """As `compare` does where steps are no help: what repeats here would be a step."""
+    files = [resolve(str(path)) for path in written(tmp_path, *traces)]
+    return compare_sides(*reduce_sides(files, Reading(whole_capture=True)))
+
+
+def written(tmp_path: Path, *traces: TraceBuilder) -> list[Path]:
+    return [trace.write(tmp_path / f"{name}.sqlite") for name, trace in zip("ab", traces, strict=True)]
 
 
 def loop(
@@ -118,7 +131,7 @@ def test_more_of_the_same_work_is_compared_by_rounds(tmp_path):
             launch(trace, 2 * number, 1000 * number, 400, "one")
             launch(trace, 2 * number + 1, 1000 * number + 500, 300, "two")
         traces.append(trace)
-    result = compare(tmp_path, *traces, whole_capture=True)
+    result = compare_whole(tmp_path, *traces)
     rung = result.verdict_facts.rung
     assert (rung.kind, rung.baseline_rounds, rung.candidate_rounds) == ("rounds", 4, 12)
     assert result.accounting.delta["compute"] == pytest.approx(0)
@@ -165,7 +178,7 @@ def test_a_retuned_kernel_is_a_finding(tmp_path):
             launch(trace, 2 * number, 10 * MS * number, ns, "calcHistogram")
             launch(trace, 2 * number + 1, 10 * MS * number + 6 * MS, 1000, "reduce")
         traces.append(trace)
-    result = compare(tmp_path, *traces, whole_capture=True)
+    result = compare_whole(tmp_path, *traces)
     assert result.comparability.comparable
     (row,) = [row for row in result.launched if row.baseline.names == ["calcHistogram"]]
     assert (row.per_launch.baseline_ns, row.per_launch.candidate_ns) == (5_855_000, 227_000)
