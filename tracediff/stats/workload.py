@@ -34,11 +34,11 @@ class Steps:
     ns: Floats
 
 
-def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, longest: float = STOP) -> Bools:
-    """Those of the eligible steps that do not stop, without the slowest and the fastest `TRIM` of these in their unit.
+def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, *, stops: bool = False) -> Bools:
+    """Those of the eligible steps that do not stop (but with `stops`), without the slowest and the fastest `TRIM` of these in their unit.
 
-    A unit is a run, or a rank of it. longest: what stops takes so many times its median step. Each beside the median of its class, so
-    that a long workload is not taken for a slow step. Equal steps stay or go together.
+    A unit is a run, or a rank of it. Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps
+    stay or go together.
     """
     apart, times = np.zeros(len(steps.ns)), np.ones(len(steps.ns))
     for one in np.unique(klass[eligible]):
@@ -49,7 +49,8 @@ def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, longest: flo
     typical = np.zeros_like(eligible)
     for one in np.unique(unit[eligible]):
         inside = np.flatnonzero(eligible & (unit == one))
-        inside = inside[times[inside] <= longest * np.median(times[inside])]
+        if not stops:
+            inside = inside[times[inside] <= STOP * np.median(times[inside])]
         typical[inside] = True
         cut = int(TRIM * len(inside))
         if cut:
@@ -168,7 +169,7 @@ def choose(steps: Steps, eligible: Bools, unit: Ints, options: dict[str, Ints]) 
             or min(*shared(steps, chosen, klass), *shared_time(steps, chosen, klass)) < SHARED
         ):
             continue
-        typical = trimmed(steps, eligible, klass, unit, np.inf)
+        typical = trimmed(steps, eligible, klass, unit, stops=True)
         variance = variance_of_difference(steps, typical & (steps.side < 2), klass)
         if best is None or variance <= best[0] * (1 + 1e-9):  # of equal ones the last: the simplest
             best = variance, name
