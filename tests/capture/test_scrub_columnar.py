@@ -43,13 +43,13 @@ def test_what_is_private_goes_and_the_numbers_stay(folder: Path, tmp_path: Path)
 
 def test_measured_numbers_are_those_of_the_folder(folder: Path, tmp_path: Path) -> None:
     """Also an id above 2^63, which is negative in SQLite, and no id at all."""
-    path = folder / "CUPTI_ACTIVITY_KIND_MEMCPY.parquet"
+    path = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     many = pl.read_parquet(path).height
     ids = pl.Series([2**64 - 1, *[None] * (many - 1)], dtype=pl.UInt64)
-    write(pl.read_parquet(path).with_columns(virtualAddress=ids), path)
+    write(pl.read_parquet(path).with_columns(graphNodeId=ids), path)
     scrub(folder, tmp_path / "out.sqlite")
     with closing(sqlite3.connect(tmp_path / "out.sqlite")) as db:
-        found = [one for (one,) in db.execute(f"SELECT virtualAddress FROM {path.stem} ORDER BY rowid")]
+        found = [one for (one,) in db.execute(f"SELECT graphNodeId FROM {path.stem} ORDER BY rowid")]
     assert found == [-1, *[None] * (many - 1)]
 
 

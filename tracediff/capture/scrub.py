@@ -17,7 +17,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,20 +26,15 @@ from typing import IO, Any
 import msgspec
 
 from tracediff.capture.clean import (
-    EMPTIED,
-    METADATA,
-    NAMES_OF_PROCESSES,
-    REMOVED,
-    STRING_REFERENCE,
-    SYSTEM_ENV,
+    KEPT,
+    RECORDS,
+    STRING_COLUMNS,
     Cleaner,
-    MetadataFilter,
-    file_column,
-    known_column,
-    known_table,
-    private_column,
-    string_column,
-    system_record,
+    gpu_name,
+    metric_name,
+    number,
+    payload,
+    record_kept,
 )
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
@@ -62,7 +57,8 @@ from tracediff.formats.untrusted import open_export
 
 _CHUNK = 5_000  # rows
 # Tables of which rows may be dropped; every other one keeps all.
-_REDUCED = METADATA | EMPTIED | NAMES_OF_PROCESSES | {"StringIds", SYSTEM_ENV}
+_REDUCED = RECORDS | {"StringIds", "ThreadNames"}
+_AFFINITY = {"BIGINT": "INTEGER", "DOUBLE": "REAL", "VARCHAR": "TEXT"}
 
 # The source is never written to: an error of these is of the result.
 _CANNOT_WRITE = frozenset({
@@ -72,6 +68,7 @@ _CANNOT_WRITE = frozenset({
 
 Row = tuple[Any, ...]
 _Rule = Callable[[Row], Row | None]  # a row of the source -> the row to write, None: dropped
+_Text = Callable[[str], str | None]
 
 
 @dataclass(slots=True)
@@ -98,9 +95,7 @@ class ScrubReport:
     dropped_tables: list[str] = field(default_factory=list)
     dropped_columns: list[str] = field(default_factory=list)
     strings_dropped: int = 0
-    processes_dropped: int = 0
     records_dropped: int = 0
-    arguments_removed: int = 0
 
 
 class Digest:
@@ -180,7 +175,7 @@ def _wanted(keep: Iterable[str], report: ScrubReport) -> Callable[[str], bool]:
     kept = frozenset(keep)
 
     def wanted(table: str) -> bool:
-        if not (known := known_table(table) or table in kept):
+        if not (known := table in KEPT or table in kept):
             report.dropped_tables.append(table)
         return known
 
@@ -221,15 +216,12 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
 @dataclass(slots=True)
 class _Table:
     name: str
-    sql: str
-    columns: list[str]
-    texts: list[int]
-    """Positions of columns that hold text in some row."""
-    blobs: dict[int, bytes | None]
-    """Positions of columns that hold bytes in some row, and what takes their place."""
+    columns: dict[str, str]
+    """Column -> BIGINT, DOUBLE or VARCHAR; of a table that a user keeps as it is declared."""
+    known: bool
 
     def position(self, column: str) -> int | None:
-        return self.columns.index(column) if column in self.columns else None
+        return next((i for i, name in enumerate(self.columns) if name.lower() == column.lower()), None)
 
 
 def _tables(db: sqlite3.Connection, keep: frozenset[str], report: ScrubReport) -> list[_Table]:
@@ -239,8 +231,8 @@ def _tables(db: sqlite3.Connection, keep: frozenset[str], report: ScrubReport) -
         if kind == "index" or name.startswith("sqlite_"):
             continue
         plain = kind == "table" and str(sql).lstrip().upper().startswith("CREATE TABLE")
-        if plain and (known_table(name) or name in keep):
-            table = _table(db, name, str(sql), report if name not in keep else None)
+        if plain and (name in KEPT or name in keep):
+            table = _table(db, name, report)
             if table.columns:
                 found.append(table)
                 continue
@@ -248,26 +240,21 @@ def _tables(db: sqlite3.Connection, keep: frozenset[str], report: ScrubReport) -
     return found
 
 
-def _table(db: sqlite3.Connection, name: str, sql: str, report: ScrubReport | None = None) -> _Table:
-    """A table with all of its columns; with a `report` those that nsys may have, and the others are noted there."""
-    info = db.execute(f"PRAGMA table_info({identifier(name)})").fetchall()
-    if report is not None:
-        report.dropped_columns += [f"{name}.{row[1]}" for row in info if not known_column(row[1])]
-        info = [row for row in info if known_column(row[1])]
-    columns = [row[1] for row in info]
-
-    def holding(kind: str) -> list[int]:
-        tests = ", ".join(f"max(typeof({identifier(column)}) = '{kind}')" for column in columns)
-        held = db.execute(f"SELECT {tests} FROM {identifier(name)}").fetchone() if tests else ()
-        return [i for i, found in enumerate(held) if found]
-
-    return _Table(
-        name, sql, columns, holding("text"), {i: b"" if info[i][3] else None for i in holding("blob")}
-    )
+def _table(db: sqlite3.Connection, name: str, report: ScrubReport) -> _Table:
+    """A table with the columns that stay of it; the others are noted in the report."""
+    declared = {row[1]: row[2] for row in db.execute(f"PRAGMA table_info({identifier(name)})")}
+    if name not in KEPT:
+        return _Table(
+            name, {column: kind if kind.isalpha() else "" for column, kind in declared.items()}, known=False
+        )
+    kinds = {column.lower(): kind for column, kind in KEPT[name].items()}
+    report.dropped_columns += [f"{name}.{column}" for column in declared if column.lower() not in kinds]
+    columns = {column: kinds[column.lower()] for column in declared if column.lower() in kinds}
+    return _Table(name, columns, known=True)
 
 
-def _rows(db: sqlite3.Connection, table: _Table) -> Iterator[list[Row]]:
-    select = f"SELECT {', '.join(map(identifier, table.columns))} FROM {identifier(table.name)}"
+def _rows(db: sqlite3.Connection, table: str, columns: Iterable[str]) -> Iterator[list[Row]]:
+    select = f"SELECT {', '.join(map(identifier, columns))} FROM {identifier(table)}"
     try:
         cursor = db.execute(f"{select} ORDER BY rowid")
     except sqlite3.OperationalError:  # WITHOUT ROWID
@@ -276,29 +263,9 @@ def _rows(db: sqlite3.Connection, table: _Table) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _create(table: _Table, db: sqlite3.Connection) -> str:
-    """The statement of the new table: nsys's own unless it holds what only a stranger would write."""
-    words = table.sql
-    harmless = words.isascii() and words.replace("\n", " ").isprintable()
-    foreign = any(mark in words for mark in ("/", "\\", "CHECK", "GENERATED", "DEFAULT"))
-    info = db.execute(f"PRAGMA table_info({identifier(table.name)})").fetchall()
-    if harmless and not foreign and len(info) == len(table.columns):
-        return words
-    named = _commented(words)
-    info = [row for row in info if row[1] in table.columns]
-    keys = sum(bool(row[5]) for row in info)
-    lines = []
-    for place, (_, name, kind, not_null, _, key) in enumerate(info):
-        line = f"    {identifier(name)} {kind if kind.isalpha() else ''}{' NOT NULL' if not_null else ''}"
-        line += " PRIMARY KEY" if key and keys == 1 else ""
-        line += "," if place < len(info) - 1 else ""
-        lines.append(line + (" -- REFERENCES StringIds(id)" if name in named else ""))
-    return "\n".join([f"CREATE TABLE {identifier(table.name)} (", *lines, ")"])
-
-
-def _commented(sql: str) -> set[str]:
-    """The columns that the comments of a CREATE TABLE call ids of StringIds."""
-    return {m[1] for line in sql.splitlines() if (m := STRING_REFERENCE.match(line))}
+def _create(table: _Table) -> str:
+    columns = (f"{identifier(name)} {_AFFINITY.get(kind, kind)}" for name, kind in table.columns.items())
+    return f"CREATE TABLE {identifier(table.name)} ({', '.join(columns)})"
 
 
 # Copy and proof
@@ -306,24 +273,24 @@ def _commented(sql: str) -> set[str]:
 
 def _copy(source: sqlite3.Connection, path: Path, keep: frozenset[str], report: ScrubReport) -> None:
     tables = _tables(source, keep, report)
-    if not any(known_table(table.name) for table in tables):
+    if not any(table.known for table in tables):
         raise TracediffError("not-nsys", "the file is a SQLite file without any table of an nsys export")
     rules = _Rules(source, tables, report)
     with closing(sqlite3.connect(path)) as target:
         target.execute("PRAGMA journal_mode = OFF")
         target.execute("PRAGMA synchronous = OFF")
         for table in tables:
-            target.execute(_create(table, source))
+            target.execute(_create(table))
             places = ", ".join("?" * len(table.columns))
             rule = rules.of(table)
             digest, read, changed = Digest(), 0, 0
-            for chunk in _rows(source, table):
+            for chunk in _rows(source, table.name, table.columns):
                 read += len(chunk)
-                kept = chunk
-                if rule is not None:
-                    pairs = [(row, new) for row in chunk if (new := rule(row)) is not None]
-                    kept = [new for _, new in pairs]
-                    changed += sum(a != b for old, new in pairs for a, b in zip(old, new, strict=True))
+                pairs = [(row, new) for row in chunk if (new := rule(row)) is not None]
+                kept = [new for _, new in pairs]
+                changed += sum(
+                    a != b for old, new in pairs if old != new for a, b in zip(old, new, strict=True)
+                )
                 digest.add(kept)
                 target.executemany(f"INSERT INTO {identifier(table.name)} VALUES ({places})", kept)
             report.tables.append(TableProof(table.name, read, digest.rows, digest.hex(), changed))
@@ -344,7 +311,8 @@ def _prove(source: sqlite3.Connection, path: Path, report: ScrubReport) -> None:
     with closing(sqlite3.connect(path)) as target:
         for proof in report.tables:
             digest = Digest()
-            for chunk in _rows(target, _table(target, proof.name, "")):
+            written = [row[1] for row in target.execute(f"PRAGMA table_info({identifier(proof.name)})")]
+            for chunk in _rows(target, proof.name, written):
                 digest.add(chunk)
             (asked,) = source.execute(f"SELECT count(*) FROM {identifier(proof.name)}").fetchone()
             if (digest.rows, digest.hex(), asked) != (proof.rows_kept, proof.digest, proof.rows_read):
@@ -363,162 +331,113 @@ class _Rules:
         self._db, self._tables, self._report = db, tables, report
         self._cleaner = Cleaner(self._records())
         self._processes = self._measured_processes()
-        self._strings, self._files = self._used_strings()
+        self._payloads = self._references("NVTX_EVENTS", {"jsonTextId"})
+        self._strings = set().union(*(self._references(table.name, STRING_COLUMNS) for table in tables))
 
-    def of(self, table: _Table) -> _Rule | None:
-        """How a row of a table is written; None: as it is.
+    def of(self, table: _Table) -> _Rule:
+        """How a row of a table is written.
 
         Bytes go: nothing is measured from them, and what they hold cannot be told (a program's structs with
         whatever was in memory between the members: `nsys export --include-blobs`).
         """
-        if table.name in EMPTIED:
-            return lambda row: None
-        if table.name in METADATA:
-            return self._metadata(table)
-        if table.name == SYSTEM_ENV:
-            return self._system(table)
-        if table.name == "StringIds":
-            return self._string(table)
-        if table.name in NAMES_OF_PROCESSES:
-            return self._process(table)
-        return self._cleaned(table)
+        kinds = list(table.columns.values())
+        texts = [self._text(table, column) for column in table.columns]
 
-    def _metadata(self, table: _Table) -> _Rule:
-        name, value = table.position("name"), table.position("value")
-        filtered = MetadataFilter()
+        def cell(value: object, kind: str, text: _Text) -> object:
+            if value is None or isinstance(value, bytes):
+                return None
+            if kind in ("BIGINT", "DOUBLE"):
+                return number(value, kind)
+            if isinstance(value, str) or kind == "VARCHAR":
+                return text(str(value))
+            return value
+
+        stays = self._stays(table)
 
         def rule(row: Row) -> Row | None:
-            try:
-                if name is None or value is None or len(row) != 2:
-                    raise KeyError(table.name)
-                text = filtered.value(str(row[name]), None if row[value] is None else str(row[value]))
-            except KeyError:
-                self._report.records_dropped += 1
-                return None
-            self._report.arguments_removed += text is not None and REMOVED in text
-            return _without_bytes(table, _with(row, value, text))
+            return tuple(map(cell, row, kinds, texts)) if stays(row) else None
 
-        return rule
+        return self._string(table, rule) if table.name == "StringIds" else rule
 
-    def _system(self, table: _Table) -> _Rule:
-        name, value, state = (table.position(column) for column in ("name", "value", "devStateName"))
+    def _text(self, table: _Table, column: str) -> _Text:
+        texts: dict[tuple[str, str], _Text] = {
+            ("TARGET_INFO_GPU", "name"): gpu_name, ("TARGET_INFO_GPU_METRICS", "metricname"): metric_name,
+            ("NVTX_EVENTS", "jsontext"): payload,
+        }  # fmt: skip
+        if table.name in RECORDS:
+            return str  # only rows that may stay get here
+        return texts.get((table.name, column.lower()), self._cleaner.clean)
 
-        def rule(row: Row) -> Row | None:
-            if name is None or value is None or not system_record(str(row[name]), str(row[value])):
-                self._report.records_dropped += 1
-                return None
-            if state is not None and row[state] != "Local (CLI)":
-                row = _with(row, state, REMOVED)
-            return _without_bytes(table, row)
+    def _stays(self, table: _Table) -> Callable[[Row], bool]:
+        name, value, thread = (table.position(column) for column in ("name", "value", "globalTid"))
+        if table.name == "ThreadNames":
+            return lambda row: (
+                thread is not None and isinstance(row[thread], int) and row[thread] >> 24 in self._processes
+            )
+        if table.name not in RECORDS:
+            return lambda row: True
 
-        return rule
+        def stays(row: Row) -> bool:
+            kept = name is not None and value is not None and record_kept(str(row[name]), str(row[value]))
+            self._report.records_dropped += not kept
+            return kept
 
-    def _string(self, table: _Table) -> _Rule | None:
+        return stays
+
+    def _string(self, table: _Table, rule: _Rule) -> _Rule:
         key, value = table.position("id"), table.position("value")
-        if key is None or value is None:
-            return self._cleaned(table)
 
-        def rule(row: Row) -> Row | None:
-            if row[key] not in self._strings:
+        def of_string(row: Row) -> Row | None:
+            if key is None or value is None or not self._used(row[key]):
                 self._report.strings_dropped += 1
                 return None
-            if isinstance(row[value], str):
-                row = _with(row, value, self._cleaner.clean(row[value], path=row[key] in self._files))
-            return _without_bytes(table, row)
+            if row[key] not in self._strings:
+                row = (*row[:value], payload(str(row[value])), *row[value + 1 :])
+            return rule(row)
 
-        return rule
-
-    def _process(self, table: _Table) -> _Rule | None:
-        key = table.position("globalPid" if table.name == "PROCESSES" else "globalTid")
-        cleaned = self._cleaned(table)
-        if key is None:
-            return cleaned
-
-        def rule(row: Row) -> Row | None:
-            if isinstance(row[key], int) and row[key] >> 24 in self._processes:
-                return cleaned(row) if cleaned else row
-            self._report.processes_dropped += table.name == "PROCESSES"
-            return None
-
-        return rule
-
-    def _cleaned(self, table: _Table) -> _Rule | None:
-        private = [i for i, name in enumerate(table.columns) if private_column(table.name, name)]
-        if not (table.texts or private or table.blobs):
-            return None
-        path = table.name in ("PROCESSES", "DIAGNOSTIC_EVENT")
-
-        def rule(row: Row) -> Row:
-            cells = list(row)
-            for i in table.texts:
-                if isinstance(cells[i], str):
-                    cells[i] = self._cleaner.clean(cells[i], path=path)
-            for i in private:
-                if cells[i] is not None:
-                    cells[i] = "" if isinstance(cells[i], str) else 0 if isinstance(cells[i], int) else b""
-            return _without_bytes(table, tuple(cells))
-
-        return rule
+        return of_string
 
     # What the file says
 
+    def _used(self, string: object) -> bool:
+        return string in self._strings or string in self._payloads
+
     def _records(self) -> Iterator[tuple[str, str]]:
         for table in self._tables:
-            name, value = table.position("name"), table.position("value")
             if (
-                (table.name in METADATA or table.name == SYSTEM_ENV)
-                and name is not None
-                and value is not None
+                table.name in RECORDS
+                and table.position("name") is not None
+                and table.position("value") is not None
             ):
-                for chunk in _rows(self._db, table):
-                    yield from ((str(row[name]), str(row[value] or "")) for row in chunk)
+                for chunk in _rows(self._db, table.name, ("name", "value")):
+                    yield from ((str(name), str(value or "")) for name, value in chunk)
 
     def _measured_processes(self) -> set[int]:
         """GlobalTid >> 24 of every process that has a row in a table of measurements."""
         found: set[int] = set()
         for table in self._tables:
-            if table.name in _REDUCED or table.name == "DIAGNOSTIC_EVENT":
-                continue
-            for column in {"globalTid", "globalPid", "endGlobalTid"} & set(table.columns):
+            for column in (
+                {"globalTid", "globalPid"} & set(table.columns) if table.name not in _REDUCED else ()
+            ):
                 rows = self._db.execute(
                     f"SELECT DISTINCT {column} >> 24 FROM {identifier(table.name)} WHERE typeof({column}) = 'integer'"
                 )
                 found.update(process for (process,) in rows)
         return found
 
-    def _used_strings(self) -> tuple[set[int], set[int]]:
-        """The ids of StringIds that a kept row refers to, and those among them that are files only."""
-        used: set[int] = set()
-        files: set[int] = set()
-        for table in self._tables:
-            if table.name == "StringIds" or table.name in EMPTIED:
-                continue
-            named = _commented(table.sql)
-            unknown = not known_table(table.name)
-            for column in table.columns:
-                if column in named or string_column(column) or unknown:
-                    (files if file_column(column) else used).update(self._references(table, column))
-        return used | files, files - used
-
-    def _references(self, table: _Table, column: str) -> set[int]:
-        name = identifier(column)
-        if table.name == "ThreadNames" and "globalTid" in table.columns:
-            rows = self._db.execute(f"SELECT DISTINCT {name}, globalTid >> 24 FROM ThreadNames")
-            return {string for string, process in rows if process in self._processes}
-        rows = self._db.execute(
-            f"SELECT DISTINCT {name} FROM {identifier(table.name)} WHERE typeof({name}) = 'integer'"
-        )
-        return {string for (string,) in rows}
-
-
-def _with(row: Row, place: int, value: object) -> Row:
-    return (*row[:place], value, *row[place + 1 :])
-
-
-def _without_bytes(table: _Table, row: Row) -> Row:
-    if not table.blobs:
-        return row
-    return tuple(table.blobs.get(i) if isinstance(cell, bytes) else cell for i, cell in enumerate(row))
+    def _references(self, name: str, among: Collection[str]) -> set[int]:
+        """The ids of strings in some columns of a table; in a table of somebody else any number may be one."""
+        table = next((one for one in self._tables if one.name == name), None)
+        if table is None or name == "StringIds":
+            return set()
+        found: set[int] = set()
+        for column in (identifier(one) for one in table.columns if one in among or not table.known):
+            thread = "globalTid >> 24" if name == "ThreadNames" and "globalTid" in table.columns else "NULL"
+            rows = self._db.execute(
+                f"SELECT DISTINCT {column}, {thread} FROM {identifier(name)} WHERE typeof({column}) = 'integer'"
+            )
+            found.update(string for string, process in rows if process is None or process in self._processes)
+        return found
 
 
 # A whole capture bundle for sharing: every export scrubbed and packed, and of the manifest what tells nothing private.
@@ -693,7 +612,7 @@ def _head(head: dict[str, Any], cleaner: Cleaner) -> dict[str, Any]:
         devices = head.get(key)
         if isinstance(devices, list):
             kept[key] = [
-                {"name": cleaner.clean(str(device.get("name") or ""), path=True)}
+                {"name": gpu_name(str(device.get("name") or ""))}
                 | {name: device[name] for name in _DEVICE if _number(device.get(name))}
                 for device in devices
                 if isinstance(device, dict)

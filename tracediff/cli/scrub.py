@@ -11,6 +11,7 @@ from tracediff.capture.scrub import scrub_trace
 from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
+from tracediff.formats.recognise import counted
 
 
 @click.command()
@@ -22,7 +23,7 @@ from tracediff.formats.kineto import is_trace_name
     "keep_tables",
     multiple=True,
     metavar="NAME",
-    help="Keep a table that nsys does not write (repeatable). Its text is cleaned like any other.",
+    help="Keep a table that tracediff does not read (repeatable). Its text is cleaned like that of names.",
 )
 @click.option(
     "--keep-kpi", is_flag=True, help="Of a bundle: keep the benchmark reports, as they are. Read them first."
@@ -31,9 +32,8 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     """Remove environment, host, user and paths from an export, and prove that no measurement changed.
 
     IN is an export (.sqlite, .sqlite.xz, or a folder of Parquet files, which becomes SQLite); OUT is packed when its name
-    ends in .xz. Every row of every measured table is kept; only text in it is cleaned of paths and control characters, and bytes (NVTX payloads in binary
-    form) are removed. Dropped are the environment, command arguments beyond an allow-list, output of the traced
-    programs, names of other processes, strings that no row refers to, and tables and columns that nsys does not write.
+    ends in .xz. Kept are the tables, columns and records that tracediff reads, with every row of what was measured. Numbers stay as they are;
+    names of kernels, ranges and threads are cleaned of paths, addresses, hosts and control characters. All other text and all bytes go.
 
     IN may be a trace of torch.profiler (.json, .json.gz): kept are the events that are read of it, with cleaned names.
 
@@ -56,14 +56,16 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     changed = sum(proof.texts_changed for proof in report.tables)
     say(f"{target}: {len(report.tables)} tables, {rows} rows read back and equal")
     say(
-        f"  {same} tables byte for byte; {changed} texts and bytes cleaned; dropped: {report.records_dropped} records,"
-        f" {report.strings_dropped} strings, {report.processes_dropped} processes;"
-        f" {report.arguments_removed} arguments removed"
+        f"  {same} tables as they were; {changed} values cleaned; dropped: {report.records_dropped} records, {report.strings_dropped} strings"
     )
+    tables, columns = (
+        counted(len(report.dropped_tables), "table"),
+        counted(len(report.dropped_columns), "column"),
+    )
+    say(f"  left out: {tables} and {columns} that tracediff does not read (--keep-table keeps a table)")
     for name in report.dropped_tables:
-        say(f"  left out: {name!r} (not a table of nsys; --keep-table to keep it)")
-    for name in report.dropped_columns:
-        say(f"  left out: {name!r} (not a column of nsys; --keep-table keeps all of a table)")
+        if not name.startswith("ENUM_"):
+            say(f"    {name!r}")
 
 
 def _bundle(source: Path, target: Path, keep_kpi: bool) -> None:
