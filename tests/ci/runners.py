@@ -71,17 +71,19 @@ class GitHub:
     event_name: str
     hosted: bool = False
 
-    def run(self, **inputs: str) -> Done:
-        action = yaml.safe_load((ROOT / "action.yml").read_text())
+    def run(self, action_file: str = "action.yml", **inputs: str) -> Done:
+        action = yaml.safe_load((ROOT / action_file).read_text())
         files = {name: self.folder / name for name in ("event.json", "output", "summary")}
         files["event.json"].write_text(json.dumps(self.event))
         temp, summary = self.folder / "temp", files["summary"]
-        shutil.rmtree(temp, ignore_errors=True)
+        shutil.rmtree(temp, ignore_errors=True)  # each job has a machine of its own
         temp.mkdir()
+        if action_file == "action.yml":
+            shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
         summary.write_text("")
         github = {
             "event": self.event, "event_name": self.event_name, "repository": "owner/repo", "token": "ghs_job",
-            "ref_name": self.env.get("GITHUB_REF_NAME", ""),
+            "ref_name": self.env.get("GITHUB_REF_NAME", ""), "server_url": "https://github.example", "run_id": "7",
         }  # fmt: skip
         steps: dict[str, Any] = {}
         contexts: dict[str, Any] = {
@@ -93,17 +95,16 @@ class GitHub:
         env = {
             **self.env, "GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_REPOSITORY": "owner/repo", "RUNNER_TEMP": str(temp),
             "GITHUB_EVENT_PATH": str(files["event.json"]), "GITHUB_STEP_SUMMARY": str(summary),
-            "GITHUB_EVENT_NAME": self.event_name, "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_OUTPUT": str(files["output"]),
+            "GITHUB_EVENT_NAME": self.event_name, "GITHUB_ACTION_PATH": str((ROOT / action_file).parent), "GITHUB_OUTPUT": str(files["output"]),
         }  # fmt: skip
         done = Done(0, "")
         for step in action["runs"]["steps"]:
-            condition = step.get("if", "${{ true }}").removeprefix("${{").removesuffix("}}")
-            held = "cancelled()" in condition and evaluate(condition, contexts)
-            if not held and ("if" in step or done.status):
+            condition = step.get("if", "${{ 'x' }}").removeprefix("${{").removesuffix("}}")
+            if (done.status and "cancelled()" not in condition) or not evaluate(condition, contexts):
                 continue
             done.steps.append(step["name"])
             if "uses" in step:
-                outputs = self._upload(step, contexts)
+                outputs = (self._download if "download" in step["uses"] else self._upload)(step, contexts)
             else:
                 assert step["shell"] == "bash"
                 files["output"].write_text("")
@@ -123,7 +124,7 @@ class GitHub:
 
     def _upload(self, step: dict[str, Any], contexts: dict[str, Any]) -> dict[str, str]:
         """What actions/upload-artifact does."""
-        assert step["uses"] == "actions/upload-artifact@v4" and step["with"].keys() == {"name", "path"}
+        assert step["uses"].startswith("actions/upload-artifact@") and step["with"].keys() == {"name", "path"}
         kept = self.folder / "artifacts" / filled(step["with"]["name"], contexts)
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
@@ -132,10 +133,23 @@ class GitHub:
                 shutil.copy(path, kept)
         return {"artifact-url": "https://github.example/artifacts/1"}
 
+    def _download(self, step: dict[str, Any], contexts: dict[str, Any]) -> dict[str, str]:
+        """What actions/download-artifact does: nothing where no artifact is called so."""
+        assert step["uses"].startswith("actions/download-artifact@") and step["with"].keys() == {
+            "pattern",
+            "path",
+            "merge-multiple",
+        }
+        kept = self.folder / "artifacts" / filled(step["with"]["pattern"], contexts)
+        if kept.is_dir():
+            shutil.copytree(kept, filled(step["with"]["path"], contexts))
+        return {}
 
-def gitlab(workspace: Path, env: dict[str, str]) -> Done:
-    """Run the job of GitLab's template: all lines of its script in one shell."""
-    job = yaml.safe_load((ROOT / "templates/init/gitlab.yml").read_text())["tracediff"]
+
+def gitlab(workspace: Path, env: dict[str, str], name: str = "tracediff") -> Done:
+    """Run a job of GitLab's template: all lines of its script in one shell."""
+    jobs = yaml.safe_load((ROOT / "templates/init/gitlab.yml").read_text())
+    job = jobs[name] | {"variables": jobs[jobs[name]["extends"]]["variables"] | jobs[name]["variables"]}
     ran = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=workspace,
         env={**job["variables"], "CI": "true", "GITLAB_CI": "true", **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -15,9 +15,13 @@ from tracediff.comparison.gates import read_policy
 from tracediff.formats.files import read_toml
 
 INIT = ROOT / "templates" / "init"
-ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+ACTIONS = {name: yaml.safe_load((ROOT / name).read_text()) for name in ("action.yml", "comment/action.yml")}
+ACTION = ACTIONS["action.yml"]
 # Of https://docs.gitlab.com/ci/yaml/: those that the template uses.
-JOB_KEYS = {"tags", "resource_group", "rules", "variables", "script", "artifacts"}
+JOB_KEYS = {"extends", "tags", "resource_group", "rules", "variables", "script", "artifacts"}
+COMMENT_KEYS = {"extends", "image", "needs", "environment", "rules", "variables", "script"}
+_HASH = r"[\w-]+/[\w/-]+@[0-9a-f]{40}"
+_EDIT = r"<OWNER>/tracediff(/comment)?@<COMMIT>"
 
 
 def workflow() -> dict[str, Any]:
@@ -27,23 +31,49 @@ def workflow() -> dict[str, Any]:
     }  # YAML 1.1 takes `on` for a truth
 
 
-def test_the_action_has_documented_keys_only() -> None:
-    assert ACTION.keys() <= ACTION_KEYS and ACTION["runs"].keys() == RUNS_KEYS
-    for step in ACTION["runs"]["steps"]:
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_actions_have_documented_keys_only(name: str) -> None:
+    action = ACTIONS[name]
+    assert action.keys() <= ACTION_KEYS and action["runs"].keys() == RUNS_KEYS
+    for step in action["runs"]["steps"]:
         assert step.keys() <= STEP_KEYS
         assert ("uses" in step) != ("run" in step and "shell" in step)
-    assert all(one.keys() == {"description", "default"} for one in ACTION["inputs"].values())
+        assert re.fullmatch(_HASH, step.get("uses", f"a/b@{40 * '0'}"))  # a tag can be moved
+    assert all(one.keys() == {"description", "default"} for one in action["inputs"].values())
 
 
-def test_every_expression_of_the_action_reads_what_there_is() -> None:
+def test_what_runs_the_program_is_given_no_token() -> None:
+    """Nor does anything that can be registered stand in what `init` writes."""
+    assert "token" not in str([ACTION["inputs"], ACTION["runs"]]).lower()
+    jobs = workflow()["jobs"]
+    assert workflow()["permissions"] == {"contents": "read"} and "permissions" not in jobs["compare"]
+    assert jobs["compare"]["steps"][0]["with"]["persist-credentials"] is False
+    assert (
+        jobs["comment"]["permissions"] == {"pull-requests": "write"} and jobs["comment"]["needs"] == "compare"
+    )
+    assert not any("checkout" in step["uses"] for step in jobs["comment"]["steps"])
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert all(re.fullmatch(f"{_HASH}|{_EDIT}", one) for one in used)
+    for forge in ("github", "gitlab"):
+        text = (INIT / f"{forge}.yml").read_text()
+        assert all(
+            "TO EDIT" in line
+            for line in text.splitlines()
+            if "<OWNER>" in line or "tags: [" in line or "self-hosted" in line
+        )
+        assert not re.search(r"pip\S* install (--quiet )?[\"']?[a-z]", text)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_expression_of_the_actions_reads_what_there_is(name: str) -> None:
     """An input, an output of a step before, or a context of the runner; a misspelled one would be empty for ever."""
     made: dict[str, set[str]] = {}
-    for step in ACTION["runs"]["steps"]:
+    for step in ACTIONS[name]["runs"]["steps"]:
         for path in re.findall(
             r"(?:inputs|steps)\.[\w.-]+", " ".join(re.findall(r"\$\{\{(.*?)\}\}", str(step)))
         ):
             kind, *names = path.split(".")
-            known = names[0] in ACTION["inputs"] if kind == "inputs" else names[2] in made[names[0]]
+            known = names[0] in ACTIONS[name]["inputs"] if kind == "inputs" else names[2] in made[names[0]]
             assert known, path
         # No value of an event, an input or a step is pasted into a script: it would be run.
         assert "${{" not in step.get("run", "")
@@ -66,7 +96,7 @@ def test_the_workflow_uses_the_action_with_its_inputs() -> None:
     compare, pin = found["jobs"]["compare"], found["jobs"]["pin"]
     assert compare.keys() == {"if", "runs-on", "concurrency", "steps"}
     checkout, used = compare["steps"]
-    assert checkout == {"uses": "actions/checkout@v4", "with": {"fetch-depth": 0}}
+    assert checkout["uses"].startswith("actions/checkout@") and checkout["with"]["fetch-depth"] == 0
     assert used["with"].keys() <= ACTION["inputs"].keys()
     assert compare["concurrency"] == {"group": "tracediff-gpu", "cancel-in-progress": False}
     for event, runs in (("pull_request", compare), ("push", compare), ("workflow_dispatch", pin)):
@@ -77,7 +107,13 @@ def test_the_workflow_uses_the_action_with_its_inputs() -> None:
 def test_the_template_of_gitlab_has_documented_keys_only() -> None:
     found = yaml.safe_load((INIT / "gitlab.yml").read_text())
     job = found["tracediff"]
-    assert found.keys() == {"tracediff"} and job.keys() == JOB_KEYS
+    assert found.keys() == {".tracediff", "tracediff", "tracediff-comment"} and job.keys() == JOB_KEYS
+    comment = found["tracediff-comment"]
+    assert comment.keys() == COMMENT_KEYS and comment["environment"] == {
+        "name": "tracediff-comment",
+        "action": "access",
+    }
+    assert comment["needs"] == ["tracediff"] and "tags" not in comment
     assert job["artifacts"].keys() == {"when", "paths", "reports"}
     assert all(rule.keys() == {"if"} for rule in job["rules"])
     assert all(isinstance(value, str) for value in job["variables"].values())
@@ -98,5 +134,5 @@ def test_the_plan_and_the_policy_are_ones(tmp_path: Any) -> None:
 def test_the_guide_prints_the_workflow_and_names_the_inputs() -> None:
     guide = (ROOT / "docs" / "ci.md").read_text()
     assert f"```yaml\n{(INIT / 'github.yml').read_text()}```" in guide
-    named = guide.split("Its inputs, described in [action.yml](../action.yml): ")[1].split("\n\n")[0]
+    named = guide.split("Inputs of the first, described in [action.yml](../action.yml): ")[1].split("\n\n")[0]
     assert re.findall(r"`([\w-]+)`", named) == list(ACTION["inputs"])

@@ -14,7 +14,8 @@ from tests.cli.test_comment import Forge
 from tests.tiny import ROOT
 
 pytestmark = pytest.mark.slow
-ALL = ["Start", "Install", "Capture", "Compare", "Keep", "Comment"]
+ALL = ["Start", "Install", "Capture", "Compare", "Keep"]
+COMMENT = "comment/action.yml"
 
 
 def pull_request(repository: Repository, forge: Forge, head: str = "owner/repo", **how: bool) -> GitHub:
@@ -45,14 +46,16 @@ def test_a_regression_fails_the_job(repository: Repository, forge: Forge) -> Non
     done = runner.run(build='test -f speed && cat speed > built && echo "built $(cat built)"')
     assert done.status == 3, done.log
     assert done.steps == ALL
-    assert "built fast" in done.log and "built slow" in done.log
+    assert forge.calls == []
     assert commits(repository, done) == {
         "baseline": repository.git("rev-parse", "main"), "candidate": repository.git("rev-parse", "HEAD"),
     }  # fmt: skip
+    assert runner.run(COMMENT).steps == ["Start", "Fetch", "Install", "Comment"]
+    assert "built fast" in done.log and "built slow" in done.log
     (comment,) = forge.comments
     assert "▲ Slower with " in comment["body"].splitlines()[0]
     assert "Gate `step:+3%` **failed**" in comment["body"]
-    assert "[HTML report](https://github.example/artifacts/1)" in comment["body"]
+    assert "[HTML report](https://github.example/owner/repo/actions/runs/7)" in comment["body"]
     assert forge.tokens == {"ghs_job"} and forge.calls[-1][1] == "/repos/owner/repo/issues/12/comments"
     assert "::error" in done.log and "step:+3%" in done.log
     assert "▲ Slower with " in done.summary.splitlines()[0]
@@ -71,13 +74,16 @@ def test_the_same_program_passes_and_its_comment_stays_one(repository: Repositor
         done = runner.run(key="h200")
         assert done.status == 0, done.log
         assert done.steps == ALL
+        assert runner.run(COMMENT, key="h200").status == 0
     assert len(forge.comments) == 1 and forge.comments[0]["body"].endswith("<!-- tracediff:h200 -->")
     assert (runner.folder / "artifacts" / "tracediff-h200" / "plan.json").is_file()
 
 
 def test_noise_is_neither(repository: Repository, forge: Forge) -> None:
     repository.request(speed="noisy")
-    done = pull_request(repository, forge).run()
+    runner = pull_request(repository, forge)
+    done = runner.run()
+    runner.run(COMMENT)
     assert done.status == 0, done.log  # the policy that init writes lets it pass, and names it
     assert done.steps == ALL
     assert "Gate `step:+3%` inconclusive" in forge.comments[0]["body"]
@@ -93,7 +99,9 @@ def test_several_plans_make_one_comment_and_the_worst_decides(repository: Reposi
     repository.git("checkout", "-q", "-B", "main", "HEAD")  # the folder steady has to be in the baseline, too
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
     repository.request(README="words")
-    done = pull_request(repository, forge).run(plan="perf/plan.toml\nperf/steady.toml")
+    runner = pull_request(repository, forge)
+    done = runner.run(plan="perf/plan.toml\nperf/steady.toml")
+    runner.run(COMMENT)
     assert done.status == 0, done.log
     assert forge.comments[0]["body"].startswith("2 benchmarks: ")
     assert len(forge.comments) == 1
@@ -109,7 +117,9 @@ def test_a_fork_s_code_is_refused_on_a_machine_of_one_s_own(repository: Reposito
         "Start",
         "Install",
     ]
-    assert pull_request(repository, forge, "mallory/repo").run(plan="", **{"allow-forks": "true"}).status == 0
+    forked = pull_request(repository, forge, "mallory/repo")
+    assert forked.run(plan="", **{"allow-forks": "true"}).status == 0
+    assert forked.run(COMMENT).steps == ["Start", "Fetch", "Install"]
     assert forge.calls == []
 
 
@@ -119,11 +129,13 @@ def test_main_is_held_against_the_pinned_baseline(repository: Repository) -> Non
     repository.commit(README="a merge")
     repository.commit(speed="slow")
     store = repository.clone.parent / "store"
-    done = pushed(repository).run(history=str(store))
-    assert done.status == 3, done.log
-    assert done.steps == ["Start", "Install", "Capture", "Compare", "Keep", "History"]
-    assert f"pip install --quiet {ROOT}[comment,history]\n" in done.log
+    runner = pushed(repository)
+    done = runner.run()
+    assert (done.status, done.steps) == (3, ALL), done.log
     assert commits(repository, done)["baseline"] == first
+    added = runner.run(COMMENT, history=str(store))
+    assert (added.status, added.steps) == (0, ["Start", "Fetch", "Install", "History"]), added.log
+    assert f"pip install --quiet {ROOT}/comment/..[comment,history]\n" in added.log
     (point,) = [path.read_text() for path in store.rglob("*") if path.is_file()]
     assert repository.git("rev-parse", "HEAD") in point and first in point
 
@@ -139,9 +151,11 @@ def test_without_a_pin_the_commit_before_is_the_baseline(repository: Repository)
 
 def test_an_error_is_no_verdict(repository: Repository, forge: Forge) -> None:
     repository.request(speed="slow")
-    done = pull_request(repository, forge).run(build="exit 7")
+    runner = pull_request(repository, forge)
+    done = runner.run(build="exit 7")
     assert (done.status, done.steps) == (1, ["Start", "Install", "Capture"])
     assert "[checkout-build-failed]" in done.log
+    assert runner.run(COMMENT).status == 0
     done = pull_request(repository, forge).run(policy="nowhere.toml")
     assert (done.status, done.steps) == (2, ["Start", "Install", "Capture", "Compare"])
     assert forge.calls == []

@@ -17,7 +17,8 @@ def merge_request(repository: Repository, forge: Forge, source: str = "99") -> d
     forge.user = ME
     return {
         **repository.env, "GITLAB_TOKEN": "glpat-secret", "CI_API_V4_URL": forge.address, "CI_PROJECT_ID": "99",
-        "CI_MERGE_REQUEST_IID": "3", "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": source, "CI_JOB_URL": "https://gitlab.example/jobs/5",
+        "CI_MERGE_REQUEST_IID": "3", "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": source, "CI_PIPELINE_URL": "https://gitlab.example/pipelines/5",
+        "TRACEDIFF_PACKAGE": "/opt/tracediff[comment]",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": repository.git("rev-parse", "main"), "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD"),
     }  # fmt: skip
 
@@ -30,10 +31,12 @@ def test_the_gates_decide(speed: str, status: int, said: str, repository: Reposi
     env = merge_request(repository, forge)
     done = gitlab(repository.clone, env)
     assert done.status == status, done.log
-    assert "pip install --quiet tracediff-gpu[comment]\n" in done.log
+    assert "pip install --quiet /opt/tracediff[comment]\n" in done.log
+    assert forge.calls == []
+    assert gitlab(repository.clone, env, "tracediff-comment").status == 0
     (comment,) = forge.comments
     assert said in comment["body"].splitlines()[0]
-    assert "[HTML report](https://gitlab.example/jobs/5/artifacts/browse/tracediff-out)" in comment["body"]
+    assert "[HTML report](https://gitlab.example/pipelines/5)" in comment["body"]
     out = repository.clone / "tracediff-out"
     assert {path.name for path in out.glob("*.*")} == {"plan.json", "plan.html", "plan.xml"}
 
@@ -50,17 +53,13 @@ def test_the_default_branch(repository: Repository) -> None:
     repository.commit(README="a merge")
     repository.commit(speed="slow")
     store = repository.clone.parent / "store"
-    done = gitlab(
-        repository.clone,
-        {
-            **repository.env,
-            "TRACEDIFF_HISTORY": str(store),
-            "CI_JOB_URL": "https://gitlab.example/jobs/5",
-            "CI_PROJECT_ID": "99",
-            "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD"),
-        },
-    )
+    env = {
+        **repository.env, "TRACEDIFF_HISTORY": str(store), "CI_PIPELINE_URL": "https://gitlab.example/pipelines/5", "CI_PROJECT_ID": "99",
+        "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD"), "TRACEDIFF_PACKAGE": "/opt/tracediff[comment,history]",
+    }  # fmt: skip
+    done = gitlab(repository.clone, env)
     assert done.status == 3, done.log
+    assert gitlab(repository.clone, env, "tracediff-comment").status == 0
     manifest = json.loads((repository.clone / "tracediff-out/plan/manifest.json").read_text())
     assert manifest["sides"]["baseline"]["git"]["commit"] == repository.git("rev-parse", "tracediff-baseline")
     (point,) = [path.read_text() for path in store.rglob("*") if path.is_file()]
@@ -68,3 +67,12 @@ def test_the_default_branch(repository: Repository) -> None:
         repository.git("rev-parse", "HEAD") in point
         and repository.git("rev-parse", "tracediff-baseline") in point
     )
+
+
+def test_nothing_is_installed_that_was_not_named(repository: Repository, forge: Forge) -> None:
+    env = {
+        name: value for name, value in merge_request(repository, forge).items() if name != "TRACEDIFF_PACKAGE"
+    }
+    for job in ("tracediff", "tracediff-comment"):
+        done = gitlab(repository.clone, env, job)
+        assert done.status != 0 and "TRACEDIFF_PACKAGE: set it in this file" in done.log

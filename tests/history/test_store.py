@@ -102,7 +102,7 @@ def test_a_newer_format_is_an_error_that_names_the_fix(tmp_path):
     with pytest.raises(TracediffError) as error:
         store.read()
     assert error.value.slug == "history-version"
-    assert "pip install -U" in error.value.fix
+    assert "a newer tracediff" in error.value.fix
 
 
 def test_a_store_behind_a_url(tmp_path):

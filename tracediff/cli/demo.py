@@ -58,5 +58,5 @@ def bundled() -> Path:
         if (folder / "demo").is_dir():
             return folder
     raise TracediffError(
-        "demo-missing", "the bundled captures are not installed", fix="pip install tracediff-gpu again"
+        "demo-missing", "the bundled captures are not installed", fix="install tracediff again"
     )

@@ -13,8 +13,8 @@ from tracediff.cli.say import say
 _POLICY = ("init/tracediff.toml", str(POLICY), "the gates: set limits that your runs can detect")
 _PLAN = ("init/plan.toml", "perf/plan.toml", "command: what your program is started with")
 _FORGES = {
-    "github": ("init/github.yml", ".github/workflows/tracediff.yml", "runs-on: the labels of your GPU runner; branches: your main branch"),
-    "gitlab": ("init/gitlab.yml", ".gitlab/tracediff.yml", "tags: those of your GPU runner; include it in .gitlab-ci.yml, as its first lines say"),
+    "github": ("init/github.yml", ".github/workflows/tracediff.yml", "what is marked TO EDIT: your GPU runner, your copy of tracediff, your main branch"),
+    "gitlab": ("init/gitlab.yml", ".gitlab/tracediff.yml", "what is marked TO EDIT: your GPU runner, your copy of tracediff; include it in .gitlab-ci.yml, as its first lines say"),
 }  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class Store:
             raise TracediffError(
                 "history-version",
                 f"{self.place}: {name} has format {version}, this tracediff reads {STORE_VERSION}",
-                fix="pip install -U 'tracediff-gpu[history]'",
+                fix="install a newer tracediff",
             )
         return None
 
