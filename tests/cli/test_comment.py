@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import resource
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -327,6 +329,17 @@ def test_what_is_no_json(github, run, saved):
         ("GET", "comments", 200, {}, [None, 3, {"id": "x", "body": MARKER}, {"body": None, "id": 4}], 9)
     ]
     assert run("comment", saved, "--github")[0] == 0
+
+
+def test_an_answer_is_not_unpacked(github, run, saved):
+    """Half a megabyte of gzip that holds half a gigabyte; nor is one read that has no end."""
+    bomb = gzip.compress(b"[" + b" " * (512 << 20), 9)
+    github.fail.append(("GET", "", 200, {"Content-Encoding": "gzip"}, bomb, 9))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "is no JSON" in expect_error(run("comment", saved, "--github"), "forge-failed")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10  # KiB
+    github.fail[:] = [("GET", "", 200, {}, b"[" + b" " * 40_000_000, 9)]
+    assert "is no JSON" in expect_error(run("comment", saved, "--github"), "forge-failed")
 
 
 def test_the_token_goes_to_no_other_server(github, run, saved, monkeypatch):

@@ -130,6 +130,18 @@ def test_a_damaged_or_foreign_entry_is_replaced(path, reads, where, damage):
     assert len(reads) == 2
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "nothing"])
+def test_an_entry_that_is_no_file_is_not_waited_for(path, reads, where, kind):
+    first = reduced(path)
+    (entry,) = where.glob("*.arrow")
+    entry.unlink()
+    os.mkfifo(entry) if kind == "pipe" else entry.symlink_to(
+        "/dev/zero" if kind == "device" else where / "nothing"
+    )
+    assert reduced(path) == first and reduced(path) == first
+    assert reads == ["run.sqlite"] * 2 and entry.is_file() and not entry.is_symlink()  # replaced
+
+
 def test_an_entry_under_the_name_of_another_is_not_believed(path, reads, where, tmp_path):
     plain = reduced(path)
     (entry,) = where.iterdir()

@@ -15,6 +15,7 @@ from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.formats import bounds
 from tracediff.formats.bounds import bounded
+from tracediff.formats.capture import load_capture
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
@@ -107,3 +108,25 @@ def test_more_than_any_machine_has_is_refused_with_its_number(add, what, tmp_pat
     with pytest.raises(TracediffError, match=what) as raised:
         reduce_file(trace.write(tmp_path / "run.sqlite"), Reading(threads=1))
     assert raised.value.slug == "too-many"
+
+
+def test_a_name_longer_than_any_is_cut_and_stays_apart_from_others(tmp_path):
+    """Kernels, registered and inline ranges: each name once, and none longer than 64 KiB."""
+    names = [f"{'k' * 5_000_000}{one}" for one in "abcdef"]
+    trace = two_steps()
+    for number, name in enumerate(names):
+        at = 1_500 + 10 * number
+        if number < 2:
+            trace.kernel(900 + number, at, at + 5, name=name)
+        else:
+            trace.range(101, name, at, at + 5, registered=number < 4)
+    capture = load_capture(trace.write(tmp_path / "a.sqlite"), tmp_path / "scratch")
+    found = [
+        one
+        for (one,) in capture.db.execute(
+            "SELECT value FROM string UNION ALL SELECT text FROM range_text"
+        ).fetchall()
+    ]
+    capture.close()
+    long = {one for one in found if one.startswith("kkk")}
+    assert len(long) == 6 and all(30_000 < len(one) < 65_536 for one in long)

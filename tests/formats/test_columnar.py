@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 import sqlite3
 
@@ -265,6 +266,22 @@ def test_names_that_were_left_behind(form, tmp_path):
     error = refusal(folder, tmp_path)
     assert error.slug == "table-missing"
     assert "StringIds" in error.message
+
+
+@pytest.mark.parametrize("kind", ["link to nothing", "link to a device", "pipe", "folder"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_that_is_no_file_is_not_taken_for_not_recorded(form, kind, tmp_path):
+    folder = folder_of(tmp_path, form=form)
+    table = folder / f"CUPTI_ACTIVITY_KIND_MEMCPY.{form}"
+    table.unlink()
+    if kind == "pipe":
+        os.mkfifo(table)
+    elif kind == "folder":
+        table.mkdir()
+    else:
+        table.symlink_to("/dev/zero" if "device" in kind else tmp_path / "nowhere")
+    error = refusal(folder, tmp_path)
+    assert error.slug == "table-missing" and table.name in error.message
 
 
 @pytest.mark.parametrize("form", FORMS)

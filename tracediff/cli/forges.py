@@ -70,15 +70,16 @@ class Api:
 
     def _call(self, method: str, address: httpx.URL, data: object = None) -> httpx.Response:
         """A redirect is not followed: it would take the token along. Creating is not tried twice: it may have happened."""
-        headers = {"User-Agent": f"tracediff/{tracediff.__version__}", **self.headers}
+        headers = {
+            "User-Agent": f"tracediff/{tracediff.__version__}", "Accept-Encoding": "identity", **self.headers
+        }  # fmt: skip
         tries = 1 if method == "POST" else _TRIES
         trusted = ssl.create_default_context()  # what this machine trusts, with a company's own authorities
         with httpx.Client(headers=headers, timeout=30.0, verify=trusted) as client:
             for attempt in range(1, tries + 1):
                 try:
-                    with client.stream(method, address, json=data) as answer:
-                        if int(answer.headers.get("content-length", 0)) <= _MOST_BYTES:
-                            answer.read()
+                    with client.stream(method, address, json=data) as sent:
+                        answer = _whole(sent)
                 except httpx.HTTPError as error:
                     if attempt == tries:
                         raise self._unreachable(error) from None
@@ -94,7 +95,7 @@ class Api:
     def _decoded(self, answer: httpx.Response) -> Any:
         try:
             return answer.json()
-        except (ValueError, RecursionError, httpx.ResponseNotRead):
+        except (ValueError, RecursionError):
             raise self._failed("its answer is no JSON") from None
 
     def _explained(self, answer: httpx.Response) -> TracediffError:
@@ -120,7 +121,7 @@ class Api:
         """What the API says about it, fit to print."""
         try:
             data = answer.json()
-        except (ValueError, RecursionError, httpx.ResponseNotRead):
+        except (ValueError, RecursionError):
             return ""
         message = data.get("message", data.get("error", "")) if isinstance(data, dict) else ""
         text = self._printable(str(message), 300)
@@ -210,6 +211,18 @@ def _ends(comment: Any, marker: str) -> bool:
 def _same(one: str, other: str) -> bool:
     """Forges trim bodies and may store other line ends."""
     return one.replace("\r\n", "\n").strip() == other.replace("\r\n", "\n").strip()
+
+
+def _whole(sent: httpx.Response) -> httpx.Response:
+    """An answer with what was sent, never unpacked: 7 MB of gzip hold gigabytes. Nothing of one that is larger than any is."""
+    said = b""
+    for part in sent.iter_raw():
+        said += part
+        if len(said) > _MOST_BYTES:
+            said = b""
+            break
+    headers = [(name, value) for name, value in sent.headers.multi_items() if name != "content-encoding"]
+    return httpx.Response(sent.status_code, headers=headers, content=said, request=sent.request)
 
 
 def github(environment: Mapping[str, str], repository: str | None, number: int | None) -> Forge:

@@ -26,6 +26,7 @@ import polars as pl
 import tracediff
 from tracediff.accounting.reduction import Reduction
 from tracediff.formats import columnar
+from tracediff.formats.files import read_regular
 from tracediff.formats.unpack import fingerprint
 from tracediff.model import Note
 
@@ -170,7 +171,7 @@ class Cache:
 
         with contextlib.suppress(OSError):
             try:
-                found = unpack(path.read_bytes(), key)
+                found = unpack(read_regular(path, MOST_BYTES), key)
             except DamagedError:
                 path.unlink(missing_ok=True)
                 return None

@@ -55,8 +55,19 @@ def form_of(folder: Path) -> str | None:
 
 
 def tables(folder: Path) -> dict[str, Path]:
-    """The files of a folder by table, in the order of their names."""
-    return {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in FORMS and path.is_file()}
+    """The files of a folder by table, in the order of their names.
+
+    Raises `TracediffError`: table-missing, where one is a link to nothing, a device or a pipe.
+    """
+    found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in FORMS}
+    for table, path in found.items():
+        if not path.is_file():
+            raise TracediffError(
+                "table-missing",
+                f"{folder.resolve().name or '/'}/{path.name} is no file: without it {table} would be taken for not recorded",
+                fix="copy the folder whole, with what its links point to",
+            )
+    return found
 
 
 def content(folder: Path) -> list[tuple[str, Path]]:

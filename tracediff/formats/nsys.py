@@ -33,6 +33,7 @@ _STEPS = (
     "formats/machine",
 )
 _AGAIN = "export it again with the nsys that recorded it"
+_LONGEST_NAME = 1 << 16  # bytes of a name of a kernel or range
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length
 _MOST_THREADS = (1 << 15) - 1
 _MOST_UNITS = 1024  # pairs of process and GPU
@@ -299,7 +300,7 @@ def _stage(
     """
     present = {column.lower(): column for column in schema.tables.get(table, frozenset())}
     parts = [
-        f"CAST({identifier(present[column.lower()])} AS {kind}) AS {identifier(column)}"
+        f"{_cut(f'CAST({identifier(present[column.lower()])} AS {kind})', kind)} AS {identifier(column)}"
         if column.lower() in present
         else f"CAST(NULL AS {kind}) AS {identifier(column)}"
         for column, kind in columns.items()
@@ -308,6 +309,13 @@ def _stage(
     db.execute(
         f"CREATE OR REPLACE VIEW {identifier('staged_' + table)} AS SELECT {', '.join(parts)} {origin}"
     )
+
+
+def _cut(value: str, kind: str) -> str:
+    """SQL of a value; of a text longer than any name, its beginning and what tells it from others that begin so."""
+    if kind != "VARCHAR":
+        return value
+    return f"CASE WHEN strlen({value}) > {_LONGEST_NAME} THEN left({value}, {_LONGEST_NAME // 2}) || ' ... ' || md5({value}) ELSE {value} END"
 
 
 def _said(error: Exception) -> str:
