@@ -148,8 +148,10 @@ def test_processes_killed_at_their_start_are_replaced_or_named(killed, paths, tm
 @pytest.mark.parametrize(
     ("mib", "reading", "at_once", "threads"),
     [
-        ([1, 1], Reading(), 2, True),
+        ([1, 1], Reading(), 1, True),  # one database for both
+        ([1] * 6, Reading(), 3, True),
         ([1], Reading(), 1, True),
+        ([4, 4], Reading(), 2, True),
         ([100, 100], Reading(), 2, True),
         ([300, 300], Reading(), 2, False),  # more than half a GiB together
         ([100, 100], Reading(memory_limit="1GiB"), 1, True),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Exports together this large, or so many, are worth the start of processes, each of which imports for a second: threads take
 # turns at what is Python's own, which is a fifth of the time of an export of any size.
 _WORTH_PROCESSES, _MANY = 2 * LARGE, 32
+# Of exports together this small a thread reads two or more: its database takes as long to start as reading one.
+_TINY = 8 * 2**20
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST_MEMORY = 2 * 2**30
 _BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
@@ -62,6 +64,8 @@ def workers(paths: Sequence[Path], reading: Reading) -> Iterator[Workers]:
     sizes = sorted((_memory(path) for path in paths), reverse=True)
     # a limit of memory is meant for the whole
     at_once = 1 if reading.memory_limit is not None else min(processors, len(sizes), _fitting(sizes))
+    if sum(sizes) < _TINY:
+        at_once = min(at_once, -(-len(sizes) // 2))
     # where not all are read at once, the next report is exported in the meantime
     exports = min(at_once + 1, sum(path.suffix == ".nsys-rep" for path in paths))
     if at_once > 1 and (sum(sizes) >= _WORTH_PROCESSES or len(sizes) >= _MANY):
