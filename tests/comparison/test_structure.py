@@ -348,3 +348,19 @@ def test_fisher_by_hand():
 )
 def test_data_types_in_names(name, dtype):
     assert data_type(name) == dtype
+
+
+def test_a_kernel_that_is_gone_or_new_in_every_step_is_exact_where_no_step_repeats(tmp_path: Path):
+    """A cache grows: each step launches `cat` in a grid of its own. 2 x sdpa per step against 1 x mask, in twelve steps a side."""
+    sides = [
+        side(tmp_path / name, 12, lambda number, own=own: [kernel("cat", grid=number + 1), *own])
+        for name, own in (("a", [kernel("sdpa"), kernel("sdpa")]), ("b", [kernel("mask")]))
+    ]
+    found = compare(*sides)
+    rows = {tuple((one.baseline or one.candidate).names): one for one in found.kernels}
+    assert (rows["sdpa",].candidate, rows["sdpa",].level) == (None, "exact")
+    assert (rows["mask",].baseline, rows["mask",].level) == (None, "exact")
+    assert {row.level for names, row in rows.items() if names == ("cat",)} == {"within_noise"}
+    typical = {row.baseline.names[0]: row.phases[0] for row in found.kernels if row.candidate is None}
+    assert (typical["sdpa"].baseline_count, typical["sdpa"].candidate_count) == (2, 0)
+    assert typical["sdpa"].counted

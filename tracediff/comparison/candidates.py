@@ -406,6 +406,9 @@ def _moments(longest: pl.DataFrame, sides: tuple[Side, Side], phase: str) -> tup
 # Kernel rows.
 
 
+_IN_STEPS = 0.5  # launches per step: of what most steps lack nothing was fused, and nothing split
+
+
 def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
     """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: the counts differ."""
     names = sorted({op.name for op in (*match.baseline, *match.candidate)})
@@ -414,7 +417,9 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
         return "comm"
     if kind in ("copy", "memset") and names[0].startswith("["):
         return "memcpy"
-    if match.match in ("fused", "split", "added", "removed"):
+    if match.match in ("added", "removed") or (
+        match.match in ("fused", "split") and min(counts) >= _IN_STEPS
+    ):
         return f"kernel_{match.match}"
     by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
     by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0

@@ -667,7 +667,8 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if (measured.frame.once or not np.isnan(one.q)) and (_material(one) or describe.differs(one))
+        if (measured.frame.once or not np.isnan(one.q) or one.level == "exact")
+        and (_material(one) or describe.differs(one))
     ]
     first = first_of(measured, facts)
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")

@@ -212,7 +212,7 @@ def _levels(
         sure = {int(at): bool(value <= ALPHA) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
         levels[at] = "confirmed" if sure.get(at, False) else "likely"
-    if part.name != "tail" and phase.steps.steady:
+    if part.name != "tail":
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
         for at, place in enumerate(places):
@@ -278,7 +278,7 @@ def place_rows(
 def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTypical]]:
     """Kernel row of the matching -> its typical step in each phase where it is more than a trifle.
 
-    Launches are counted where kernels are tested: elsewhere they are a matter of the requests.
+    Launches are counted where the phase has enough steps to say anything.
     """
     levels: dict[tuple[str, int], tuple[Evidence, float]] = {
         (one.phase.steps.phase, cell): (one.level, one.q)
@@ -290,9 +290,8 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     for phase in measured.phases:
         of, name = phase.typical.estimate, phase.steps.phase
         counts = measured.kernels.of_phase[name, "typical"].tolist()
-        tested = phase.steps.judged and phase.steps.steady
         for number, cell in enumerate(measured.layout.kernels):
-            counted = tested and bool(measured.kernels.exact[name][number])
+            counted = phase.steps.judged and bool(measured.kernels.exact[name][number])
             if counted or max(of.baseline[cell], of.candidate[cell]) >= MATERIAL * phase.step_ns:
                 level, q = levels.get((name, cell), ("within_noise", math.nan))
                 before, after = counts[number]

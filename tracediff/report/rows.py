@@ -89,7 +89,7 @@ def _of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
 
 def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:
     def side(of: KernelSide | None, ns: float, count: float) -> KernelSide | None:
-        return replace(of, ns_per_step=ns, count_per_step=count) if of and (ns or count) else None
+        return replace(of, ns_per_step=ns, count_per_step=count) if of else None
 
     return replace(
         row,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tracediff.model.common import ABSENT
+from tracediff.model.kernels import KernelSide
 from tracediff.report import names, palette, units, words
 from tracediff.report.blocks import EMPTY, Cell, Head, Part, Row, Table
 from tracediff.report.escape import shorten
@@ -234,7 +235,9 @@ class _Filled:
             heads += [Head("", scale.unit, group, "delta", True), Head("", "", group, "change", True)]
             for place, row in enumerate(self.rows):
                 before, after = (side[place] for side in self.sides)
-                cells[place] += difference(before, after, _delta(row, before, after), scale, levels[place])
+                cells[place] += difference(
+                    before, after, _delta(row, before, after), scale, levels[place], of_both=_of_both(row)
+                )
         return heads, cells
 
 
@@ -260,6 +263,11 @@ def _delta(row: Any, before: Any, after: Any) -> float | None:
     return after - before if known else None
 
 
+def _of_both(row: Any) -> bool:
+    """Whether both sides have what the row is of, in these steps or in others."""
+    return all(isinstance(getattr(row, side, None), KernelSide) for side in ("baseline", "candidate"))
+
+
 def difference(
     before: Any,
     after: Any,
@@ -267,17 +275,17 @@ def difference(
     scale: units.Scale,
     level: Any = None,
     *,
-    tested: bool = True,
+    of_both: bool = False,
 ) -> list[Cell]:
-    """A difference: its size, and what part of the baseline it is."""
+    """A difference: its size, and what part of the baseline it is; `of_both`: what one side has none of is neither new nor gone."""
     if delta is None:
         return [EMPTY, Cell(tone="nil")]
     base = before if isinstance(before, int | float) else 0.0
     said = units.delta(scale, delta, base, level)
-    percent = units.change(delta, base) or "new"
+    percent = units.change(delta, base) or ("" if of_both else "new")
     if level == "within_noise":
         percent = said.percent
-    elif not after:
+    elif not after and not of_both:
         percent = "gone"
     change = Cell(percent, 100 * delta / base if base else "", title=said.word)
     return [Cell(said.signed, delta, tone(delta, level)), change if delta else Cell()]
