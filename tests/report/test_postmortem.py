@@ -195,6 +195,20 @@ def test_only_a_narrow_interval_rules_a_cause_out() -> None:
     ]
 
 
+def test_kernels_that_may_have_changed_unseen_are_not_ruled_out() -> None:
+    """Of 8 rows 5 changed; of 318.9 us at most 1.4 us (0.4 %), of 96.9 us 1.0 us and of 28.0 us 1.3 us (4.6 %): each below 5 %."""
+    assert rows(sample.full())["unchanged kernels"] == [
+        "largest +0.500 us", "ruled out", "3 of 8 rows changed by less than 5.0 % each, 1.400 us at most",
+    ]  # fmt: skip
+    assert "other kernels" not in rows(sample.full())
+    wide = msgspec.structs.replace(sample.full().kernels[6], ci_high_ns=1_500.0)  # 5.4 % of 28.0 us
+    found = rows(msgspec.structs.replace(sample.full(), kernels=[sample.full().kernels[1], wide]))
+    assert found["unchanged kernels"][2].startswith("1 of 2 rows changed by less than 5.0 % each")
+    assert found["other kernels"] == [
+        "largest +0.400 us", "not ruled out", "1 of 2 rows scatter too much to say whether they changed, or were not tested",
+    ]  # fmt: skip
+
+
 def test_what_is_a_cause_in_rare_steps_is_not_ruled_out() -> None:
     """Its mean over all steps may be next to nothing."""
     calm = with_interval(-10, 10)

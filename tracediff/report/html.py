@@ -70,7 +70,7 @@ def render_html(result: Result) -> str:
 def listed_kernels(kernels: list[rows.PhaseKernels]) -> set[int]:
     """Rows of the result that the page lists with an anchor: those of the first phase."""
     of = kernels[0]
-    return {of.places[id(row)] for one in (of.beyond, of.within, of.untested) for row in one.rows}
+    return {of.places[id(row)] for one in (of.beyond, of.still, of.unknown) for row in one.rows}
 
 
 def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:

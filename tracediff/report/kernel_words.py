@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracediff.model import KernelAnswer, KernelRow, Result
+from tracediff.model import KernelAnswer, Result
 from tracediff.report import names, units, words
+from tracediff.report.grammar import say
 
 NOT_RECORDED = "not recorded"
 
@@ -71,19 +72,14 @@ def _name(result: Result, one: KernelAnswer) -> str:
 
 
 def none_changed(result: Result) -> str:
-    """Say that no kernel changed of which that is known, and how many may have."""
-    tested = sum(_narrow(row) for row in result.kernels)
-    untested = len(result.kernels) - tested
-    if not tested:
-        return "Kernels: not tested."
-    return f"No change in {units.counted(tested, 'kernel row')}{f'; {untested:,} not tested' if untested else ''}."
-
-
-_NARROW = 0.05  # of the kernel: a row with a wider interval may have changed unseen
-
-
-def _narrow(row: KernelRow) -> bool:
-    """Whether a change of the row would have been seen."""
-    longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
-    half = (row.ci_high_ns - row.ci_low_ns) / 2
-    return words.tested_level(row) is not None and half <= _NARROW * longest
+    """Say how many kernels are shown not to have changed, and of how many that is not known."""
+    still = sum(map(words.still, result.kernels))
+    unknown = sum(row.level == "within_noise" for row in result.kernels) - still
+    pattern = "kernels_some_still" if still and unknown else "kernels_still" if still else "kernels_unknown"
+    return say(
+        pattern,
+        rows=units.counted(still, "kernel row"),
+        unknown=units.counted(unknown, "kernel row"),
+        others=f"{unknown:,}",
+        limit=units.share(words.STILL),
+    )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tracediff.errors import TracediffError
-from tracediff.model import Finding, Result, RunInput
+from tracediff.model import Finding, KernelRow, Result, RunInput
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.report import (
     beside,
@@ -482,21 +482,25 @@ def _at_most(part: float, whole: float) -> str:
 
 
 def _kernels(result: Result) -> list[list[Span]]:
-    """One row for all kernels that did not move; none where there are none."""
-    still = [row for row in result.kernels if words.tested_level(row) == "within_noise"]
-    if not still:
-        return []
-    worst = max(max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still)
-    largest = max(still, key=lambda row: (abs(row.delta_ns), row.ci_high_ns))
-    scale = units.scale_for([worst, largest.delta_ns])
-    untested = sum(words.tested_level(row) is None for row in result.kernels)
-    small = not untested and worst <= NEGLIGIBLE * result.step.baseline_ns
-    text = (
-        f"{len(still)} of {len(result.kernels)} rows show no change, no interval beyond {scale.time(worst)}"
-    )
-    text += f"; {untested} not tested" if untested else ""
-    delta = Number(f"largest {scale.delta(largest.delta_ns)}")
-    return [["each of the other kernels", delta, "ruled out" if small else "not ruled out", text]]
+    """A row for the kernels that are shown not to have changed, and one for those of which that is not known."""
+    still = [row for row in result.kernels if words.still(row)]
+    unknown = [row for row in result.kernels if row.level == "within_noise" and not words.still(row)]
+    found: list[list[Span]] = []
+    of = f"of {units.counted(len(result.kernels), 'row')}"
+    worst = max((max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still), default=0.0)
+    scale = units.scale_for([worst, *(row.delta_ns for row in unknown)])
+
+    def largest(rows: Sequence[KernelRow]) -> Number:
+        return Number(f"largest {scale.delta(max((row.delta_ns for row in rows), key=abs))}")
+
+    if still:
+        small = worst <= NEGLIGIBLE * result.step.baseline_ns
+        text = f"{len(still):,} {of} changed by less than {units.share(words.STILL)} each, {scale.time(worst)} at most"
+        found.append(["unchanged kernels", largest(still), "ruled out" if small else "not ruled out", text])
+    if unknown:
+        text = f"{len(unknown):,} {of} scatter too much to say whether they changed, or were not tested"
+        found.append(["other kernels", largest(unknown), "not ruled out", text])
+    return found
 
 
 def _mix(result: Result) -> list[Span]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeRow, RankRow, Result
 from tracediff.model.common import ABSENT
 from tracediff.report.names import kernel as kernel_name
+from tracediff.report.words import still
 
 LIMIT = 500  # rows a table shows at most; the JSON holds the rest
 PAGE = 40  # the same in the page of a comparison: who needs more reads the JSON or the tables
@@ -51,16 +52,14 @@ class PhaseKernels:
         return cut([row for row in self.rows if row.level != "within_noise"], 2 * PAGE)
 
     @property
-    def within(self) -> Shown[KernelRow]:
-        """Those that were tested and are within noise."""
-        return cut(
-            [row for row in self.rows if row.level == "within_noise" and row.q_value is not None], PAGE
-        )
+    def still(self) -> Shown[KernelRow]:
+        """Those that are shown not to have changed by more than a trifle."""
+        return cut([row for row in self.rows if still(row)], PAGE)
 
     @property
-    def untested(self) -> Shown[KernelRow]:
-        """Those that no test speaks of."""
-        return cut([row for row in self.rows if row.level == "within_noise" and row.q_value is None], PAGE)
+    def unknown(self) -> Shown[KernelRow]:
+        """Those that may have changed unseen: their intervals are too wide, or no test speaks of them."""
+        return cut([row for row in self.rows if row.level == "within_noise" and not still(row)], PAGE)
 
 
 def kernels_by_phase(result: Result) -> list[PhaseKernels]:

@@ -412,7 +412,7 @@ def _kernels(report: Report) -> Section | None:
 
 
 def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
-    """Kernels of a phase: those that changed, then those within noise and those that no test speaks of. Text formats have the first that hold any."""
+    """Kernels of a phase: those that changed, then those that are shown not to have, and those of which nothing is known. Text formats have the first that hold any."""
     per = words.per_step(one.phase, unit=_step(report))
     known = {id(row): one.places[id(row)] for row in one.rows}
     text = first and not launch_words.by_launch(report)
@@ -436,15 +436,18 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
     if one.beyond.rows:
         found.append(made(one.beyond, "", told=text))
-    elif one.within.rows:
+    elif one.still.rows or any(row.q_value is not None for row in one.unknown.rows):
         found.append(Line([kernel_words.none_changed(report)], "text" if text else "aside"))
-    for shown, state in ((one.within, "within noise"), (one.untested, "not tested")):
+    groups = (
+        (one.still, "unchanged", say("kernels_still", rows=units.counted(one.still.total, "kernel"), limit=units.share(words.STILL))),
+        (one.unknown, "unknown", say("kernels_unknown", unknown=units.counted(one.unknown.total, "kernel"))),
+    )  # fmt: skip
+    for shown, state, title in groups:
         if shown.rows:
-            title = f"{units.counted(shown.total, 'kernel')} {state}"
-            told = text and not one.beyond.rows and state == "not tested"
+            told = text and not one.beyond.rows and state == "unknown"
             of = Section(
                 "",
-                title,
+                title.rstrip("."),
                 [made(shown, state, told=told)],
                 folded=True,
                 open=not one.beyond.rows,

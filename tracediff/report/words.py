@@ -311,6 +311,18 @@ def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
     return None if row.level == "within_noise" and row.q_value is None else row.level
 
 
+STILL = (
+    0.05  # of a kernel's time: within it lies the whole interval of what is shown not to have changed by more
+)
+
+
+def still(row: KernelRow) -> bool:
+    """Whether a tested row is shown to have changed by less than STILL; else it changed, or the runs cannot tell."""
+    longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
+    reach = max(abs(row.ci_low_ns), abs(row.ci_high_ns))
+    return tested_level(row) == "within_noise" and reach <= STILL * longest
+
+
 def problems(result: Result) -> list[tuple[str, str]]:
     """List the comparability checks that did not pass, worst first: status and sentence."""
     checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
