@@ -128,19 +128,19 @@ def test_a_process_of_its_own(good, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "slug"),
     [
-        (b'"start": "', b'"start": "x '),
-        (b'"what": "0', b'"what": "99999 0'),
-        (b'"verdict_reason": "', b'"verdict_reason": "\x80'),
+        (b'"start": "', b'"start": "x ', "not-rendered"),
+        (b'"what": "0', b'"what": "99999 0', "not-rendered"),
+        (b'"verdict_reason": "', b'"verdict_reason": "\x80', "not-a-result"),
     ],
 )
-def test_a_saved_result_that_does_not_fit_together(before, after, run, good, tmp_path):
+def test_a_saved_result_that_does_not_fit_together(before, after, slug, run, good, tmp_path):
     assert run("compare", good, good, "--json", "saved.json", "-q")[0] == 0
     content = (tmp_path / "saved.json").read_bytes()
     assert before in content
     (tmp_path / "odd.json").write_bytes(content.replace(before, after, 1))
-    expect_error(run("report", "odd.json", "--html", "odd.html", "-q"), "not-a-result")
+    expect_error(run("report", "odd.json", "--html", "odd.html", "-q"), slug)
     assert not (tmp_path / "odd.html").exists()
 
 
@@ -151,7 +151,8 @@ def test_a_saved_result_that_does_not_fit_together(before, after, run, good, tmp
     ("words", "fix"),
     [
         (("god.sqlite", "good.sqlite"), "did you mean good.sqlite?"),
-        (("good.sqlite", "good.sqlit"), "did you mean good.sqlite?"),
+        (("gool.sqlite", "other.sqlite"), "did you mean good.sqlite?"),
+        (("good.sqlite", "good.sqlit"), "check the path"),  # that one is the other side
         (("good.sqlite", "unlike.sqlite"), "check the path"),
         (("new_*.sqlite", "good.sqlite"), "check the pattern"),
     ],

@@ -340,6 +340,19 @@ def test_percentages_are_rounded_once(share, text, results):
     assert f"({text})" in judge(parse_gate("step:+9s"), result).message
 
 
+def test_a_gate_has_one_unit(results):
+    """52.26 ms beyond 5 % of 81 ms; below 10 ms all are us."""
+    long = said(
+        results["slower"],
+        delta_ns=52.26e6,
+        baseline_ns=81e6,
+        candidate_ns=133.26e6,
+        ci_low_ns=50e6,
+        ci_high_ns=54e6,
+    )
+    assert judge(parse_gate("step:+5%"), long).message.startswith("step +52.26 ms (+64.5 %) exceeds 4.05 ms")
+
+
 def test_the_gate_of_the_step_is_of_the_first_sentence_whatever_the_mean_does(results):
     """The typical step takes 30 us of 707 more, the mean of all steps 50 us less: first uses, or rarer prompts."""
     step = msgspec.structs.replace(results["slower"].step, delta_ns=-50_000.0)

@@ -8,6 +8,7 @@ import math
 import msgspec
 import pytest
 
+from fixtures.builders import TraceBuilder
 from tests.accounting.test_host_only import hosts
 from tests.accounting.test_host_only import side as host_side
 from tests.comparing import show
@@ -319,3 +320,26 @@ def test_jitter_between_steps_is_no_spread_between_runs(tmp_path) -> None:
     report = show(Side("a", [Run("a", [reduced(trace, tmp_path)])]))
     assert report.step.sd_ns is None and all(row.sd_ns is None for row in report.accounting)
     assert report.phases[0].baseline.p99_ns > report.phases[0].baseline.p50_ns
+
+
+@pytest.mark.parametrize(
+    ("every", "of", "said"),
+    [
+        (5, 41, "; every 5th step stops for 400 us"),  # 8 of 40, after the first: 80 of 180 us on average
+        (50, 41, ""),
+    ],
+)
+def test_a_side_alone_says_that_each_so_many_th_step_stops(every: int, of: int, said: str, tmp_path):
+    """Steps of 100 us, of which each so many-th takes 500."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    now = 0
+    for number in range(of + 1):
+        trace.range(
+            1, f"[Executor] _forward_step {number}: 0 ctx reqs, 0 ctx tokens, 4 gen reqs", now, now + 50_000
+        )
+        trace.api(1, "cudaLaunchKernel", now + 1_000, now + 2_000, corr=number + 1)
+        trace.kernel(number + 1, now + 3_000, now + 13_000, name="gemm")
+        now += 500_000 if number and number % every == 0 else 100_000
+    found = show(Side("a", [Run("a", [reduced(trace, tmp_path)])]))
+    assert (found.stops is None) == (not said)
+    assert found.sentence.partition(". ")[0].endswith(said) if said else "stops" not in found.sentence

@@ -284,7 +284,11 @@ def test_rounds_of_the_launches_that_both_sides_have() -> None:
 
 def test_identical_sides() -> None:
     one = result("no_change", seen(1_000, 1_000, 0), verdict_facts=m.VerdictFacts("identical"))
-    assert headline(one).text == "Same with pr: every measured time is identical." and reason(one) == ""
+    assert (
+        headline(one).text
+        == "Same with pr: both sides are one capture, and every measured time is identical."
+        and reason(one) == ""
+    )
 
 
 def test_nothing_was_measured() -> None:
@@ -648,7 +652,9 @@ def test_graphs_name_themselves_and_own_what_they_save() -> None:
 
 def test_a_run_against_itself_is_identical() -> None:
     one = demo("captures/eager_a1.sqlite.xz", "captures/eager_a1.sqlite.xz")
-    assert first.lines(one) == ["Same with eager_a1: every measured time is identical."]
+    assert first.lines(one) == [
+        "Same with eager_a1: both sides are one capture, and every measured time is identical."
+    ]
 
 
 @pytest.mark.parametrize("name", ["aa_2x2", "aa_4x4", "aa_1x1", "aa_outlier"])
@@ -656,3 +662,109 @@ def test_nulls_claim_nothing(name: str) -> None:
     what, *others = first.lines(with_words(result_of(name)))
     assert what.startswith(("Unclear with ", "Same with "))
     assert not any(line.startswith(("By count", "No single cause")) for line in others)
+
+
+# Advice that fits what was seen
+
+
+@pytest.mark.parametrize(
+    ("cause", "more", "said"),
+    [
+        (
+            "host_work",
+            {"where": {"range": "recv"}},
+            "find what the thread waits for in recv: look at the process",
+        ),
+        (
+            "host_work",
+            {"where": {"range": "wait_for_batch"}},
+            "find what the thread waits for in wait_for_batch",
+        ),
+        ("host_work", {"where": {"range": "_schedule"}}, "profile the host code in _schedule"),
+        (
+            "host_work",
+            {"where": {"range": "awaited"}},
+            "profile the host code in awaited",
+        ),  # a word of its own
+        (
+            "host_work",
+            {"where": {"range": "outside any range, after wait"}},
+            "profile the host code after wait",
+        ),
+        ("launch_api", {"where": {"api": "cudaGraphLaunch"}}, "one call launches each graph already"),
+        ("launch_api", {"where": {"api": "cudaLaunchKernel"}}, "count the launches per step: CUDA graphs"),
+        (
+            "launch_api",
+            {"where": {"api": "cudaMemcpyAsync"}, "facts": m.FindingFacts(copies=True)},
+            "count the copies per step",
+        ),
+        (
+            "host_work",
+            {"facts": m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 0.0, 1.0))},
+            "find what loads code in every step",
+        ),
+    ],
+)
+def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> None:
+    one = finding(cause, 50.0, **more)
+    (found,) = with_words(result("regressed", seen(1_000, 1_050, 8, one), one)).findings
+    assert found.next.startswith(said), found.next
+
+
+def test_a_cause_is_called_alike_in_the_first_sentence_and_in_its_title() -> None:
+    load = m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 1.0, 0.0))
+    one = finding("host_work", -50.0, facts=load)
+    assert (
+        title(one) == named(one) == "loading code and host work around it (cuLibraryLoadData 1 -> 0 per step)"
+    )
+
+
+def test_sides_of_the_same_files_are_one_capture() -> None:
+    """Every time is identical as well where a program is emulated; only the fingerprint tells that it is the same file."""
+    same = result("no_change", seen(1_000, 1_000, 8), verdict_facts=m.VerdictFacts("identical"))
+
+    def told(*prints: str) -> str:
+        sides = [
+            msgspec.structs.replace(side, runs=[msgspec.structs.replace(side.runs[0], fingerprint=text)])
+            for side, text in zip((same.inputs.baseline, same.inputs.candidate), prints, strict=True)
+        ]
+        inputs = msgspec.structs.replace(same.inputs, baseline=sides[0], candidate=sides[1])
+        return first.what(msgspec.structs.replace(same, inputs=inputs))
+
+    assert told("a1", "b2") == told("", "") == "Same with pr: every measured time is identical."
+    assert (
+        told("a1", "a1") == "Same with pr: both sides are one capture, and every measured time is identical."
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [("programs", "compare captures of one program"), ("graph_mode", "record both sides alike (graph_mode)")],
+)
+def test_what_cannot_be_compared_says_what_can(check: str, said: str) -> None:
+    failed = [m.Check(check, "fail", "node", "graph", "they differ")]
+    one = result(
+        "not_comparable", seen(1_000, 1_100, 8), verdict_facts=m.VerdictFacts("checks"), comparability=m.Comparability(False, failed)
+    )  # fmt: skip
+    assert first.advice(one) == f"Next: {said}; --force sets these two side by side all the same."
+    assert "interval" not in words.steps_note(one)
+
+
+def test_who_can_record_collections_is_told_how() -> None:
+    """The variable is TensorRT-LLM's own; in other programs it does nothing."""
+
+    def missing(source: str) -> str:
+        whole = sample.minimal()
+        runs = [msgspec.structs.replace(run, step_source=source) for run in whole.inputs.baseline.runs]
+        side = msgspec.structs.replace(whole.inputs.baseline, runs=runs)
+        other = msgspec.structs.replace(
+            whole.inputs.candidate,
+            runs=[msgspec.structs.replace(run, step_source=source) for run in whole.inputs.candidate.runs],
+        )
+        inputs = msgspec.structs.replace(whole.inputs, baseline=side, candidate=other)
+        return words.missing(msgspec.structs.replace(whole, inputs=inputs), "gc")
+
+    assert missing("tensorrt-llm").endswith("Capture with TLLM_PROFILE_RECORD_GC=1 to see it.")
+    assert missing("step-range").endswith(
+        "Capture with an NVTX range called Python GC around each collection (gc.callbacks) to see it."
+    )

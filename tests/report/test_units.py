@@ -34,6 +34,7 @@ def test_figures() -> None:
 def test_a_small_value_is_not_written_as_zero() -> None:
     scale = units.Scale("us", 1_000, 1)
     assert scale.number(20) == "<0.1"
+    assert scale.number(-20) == "<0.1"  # what arithmetic leaves of nothing
     assert scale.signed(20) == "+<0.1"
     assert scale.signed(-20) == "-<0.1"
 

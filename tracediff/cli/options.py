@@ -66,6 +66,15 @@ def takes(*, omit: Container[str] = (), **kinds: type[Any]) -> Callable[[_Comman
     return add
 
 
+def _once(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]) -> Path | None:
+    """Take one file of a kind: of several all but the last would be lost without a word."""
+    if len(value) > 1:
+        raise click.BadParameter(
+            f"given {len(value)} times: one file of a kind is written in one run", ctx, param
+        )
+    return value[0] if value else None
+
+
 class _Count(click.IntRange):
     """A number that fits into 64 bits, times whatever it is compared with."""
 
@@ -131,6 +140,8 @@ def _option(one: Field[Any], group: str) -> _Command:
         how["multiple"] = True
     if how.pop("path", False):
         how["type"] = click.Path(path_type=Path)  # what is there already is judged later, with a slug
+        if one.default is None:
+            return click.option(*name, one.name, multiple=True, callback=_once, **how)
     if how.pop("word", False):
         how["shell_complete"] = complete_files
     if (minimum := how.pop("minimum", None)) is not None:

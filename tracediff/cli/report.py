@@ -23,9 +23,9 @@ def report(result: Path, output: Output, gating: Gating) -> None:
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # what tracediff wrote fits together: numbers of rows, lists of one length
         raise TracediffError(
-            "not-a-result",
-            f"{result.name} holds values that do not fit together ({type(error).__name__})",
-            fix="tracediff compare A B --json FILE",
+            "not-rendered",
+            f"{result.name} cannot be rendered ({type(error).__name__}): it was changed after tracediff wrote it, or this is a fault of tracediff",
+            fix="tracediff compare A B --json FILE; if that file fails too, report it (TRACEDIFF_DEBUG=1 shows the traceback)",
         ) from error
 
 

@@ -27,13 +27,14 @@ from tracediff.kernels.names import short
 from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
+from tracediff.stats.tests import MOSTLY
 from tracediff.stats.workload import Bools, Steps, trimmed
 from tracediff.trace.workloads import IRREGULAR
 
 LEAST = 5  # steps that are alike, from which their middle is typical
 MOST_PLACES = 12  # of a step
 _SAID = 8  # choices that an error lists
-_SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start_up", "start_ns", "ns")
+_SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start_ns", "ns")
 
 Like = Literal["workload", "phase", "all"]
 
@@ -98,7 +99,10 @@ class _Steps:
     def _classes(self) -> Ints:
         """The class of each step, with its typical steps."""
         steps, size = self.table, len(self.table)
-        regular = ~(steps["start_up"] | (steps["phase"] == IRREGULAR)).to_numpy()
+        # programs that load code in every second step or more have no starts
+        self.starts_are_few = bool(steps["start_up"].mean() < MOSTLY)
+        starts = steps["start_up"] & self.starts_are_few
+        regular = ~(starts | (steps["phase"] == IRREGULAR)).to_numpy()
         if not regular.any():
             regular = np.ones(size, np.bool_)
         counts = [
@@ -302,6 +306,7 @@ class _Diff:
             number=one["place"],
             end_ns=one["start_ns"] + one["ns"],
             **{name: one[name] for name in _SAME},
+            start_up=one["start_up"] and steps.starts_are_few,
             typical_ns=float(usual[STEP]),
             delta_ns=float(spent[STEP] - usual[STEP]),
             like=like,

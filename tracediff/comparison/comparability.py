@@ -250,8 +250,8 @@ def _kind(sides: Sides, kind: str) -> Check:
 def _gc(sides: Sides) -> Check:
     both = ["seen" if side.captured("gc") else "none seen" for side in sides]
     message = (
-        "no `Python GC` range on one side: either nothing was collected or it was not recorded"
-        " (TLLM_PROFILE_RECORD_GC=1), then its time counts as host work there"
+        "no range Python GC on one side: either nothing was collected or it was not recorded, then its time counts as"
+        " host work there"
     )
     return _check("trace_gc", both, message if both[0] != both[1] else "", "ok")
 

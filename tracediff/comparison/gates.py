@@ -6,7 +6,7 @@ What can be measured: comparison/measures.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -78,22 +78,23 @@ def _held(gate: Gate, found: Measured | str, *, lone: bool) -> GateOutcome:
     if isinstance(found, str):
         return _outcome(gate, "inconclusive", found)
     limit = gate.limit * found.baseline if gate.percent else gate.limit
-    change = f"{found.of or gate.metric} {_amount(gate, found.delta, '+')}" + (
+    amount = _amounts(gate, max(abs(found.delta), limit))
+    change = f"{found.of or gate.metric} {amount(found.delta, '+')}" + (
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
-    beyond = f"{change} exceeds {_amount(gate, limit)}"
+    beyond = f"{change} exceeds {amount(limit)}"
     at = _at(found.places)
     if found.delta <= limit:
         blind = ""
         if found.unseen > limit:
-            blind = f"; with these runs a change below {_amount(gate, found.unseen)} may not show"
-        return _outcome(gate, "passed", f"{change}, limit {_amount(gate, limit)}{blind}{at}", limit, found)
+            blind = f"; with these runs a change below {amount(found.unseen)} may not show"
+        return _outcome(gate, "passed", f"{change}, limit {amount(limit)}{blind}{at}", limit, found)
     if found.sure <= limit:
         return _outcome(gate, "inconclusive", f"{beyond}, but may be noise{at}", limit, found)
     if lone and found.least <= limit:
-        doubt = f", but a repeat may show only {_amount(gate, found.least, '+')}"
+        doubt = f", but a repeat may show only {amount(found.least, '+')}"
         return _outcome(gate, "inconclusive", beyond + doubt + at, limit, found)
-    part = f", {_amount(gate, found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
+    part = f", {amount(found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
     return _outcome(gate, "failed", beyond + part + at, limit, found)
 
 
@@ -121,10 +122,16 @@ def _percent(share: float) -> str:
     return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{0 if whole else 1}f} %"
 
 
-def _amount(gate: Gate, value: float, sign: Literal["", "+"] = "") -> str:
+_MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
+
+
+def _amounts(gate: Gate, largest: float) -> Callable[..., str]:
+    """What writes the amounts of a gate: in one unit, that of the largest."""
     if gate.measure.unit == "count":
-        return f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
-    return f"{value / 1e3:{sign},.1f} us"
+        return lambda value, sign="": f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
+    if largest >= _MILLISECONDS:
+        return lambda value, sign="": f"{value / 1e6:{sign},.2f} ms"
+    return lambda value, sign="": f"{value / 1e3:{sign},.1f} us"
 
 
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Ints
+from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import STEP, Measured, PhaseCells
 from tracediff.comparison.places import SURE
 from tracediff.comparison.verdict import LEAST, first_of
@@ -102,23 +102,43 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     usual = np.array([typical.baseline[STEP], typical.candidate[STEP]])
     here, there = (np.flatnonzero(inside & (side == number)) for number in (at, 1 - at))
     more = ns[here] - usual[at]
-    far = np.where(more > _FAR * usual[at], more, 0.0)
-    if not far.any():
+    least = _least(more, float(usual[at]))
+    if least is None:
         return None
-    least = 0.5 * half_in_longer(far)
     chosen = more >= least
     others = int((ns[there] - usual[1 - at] >= least).sum())
-    often = float(chosen.mean())
-    if (
-        often > _OFTEN
-        or more[chosen].sum() < _OF_FAR * far.sum()
-        or others / max(len(there), 1) * _LIKE > often
-    ):
+    if others / max(len(there), 1) * _LIKE > chosen.mean():
         return None
     every = _period(frame.steps, inside, here[chosen])
     return Stops(
         SIDES[at], int(chosen.sum()), len(here), others, len(there), every, float(np.median(more[chosen]))
     )
+
+
+def stops_of_one(steps: pl.DataFrame) -> Stops | None:
+    """The same of the steps of one side alone, beside its median step. The first of a capture is a start."""
+    inside = (
+        steps.select(pl.col("period") > pl.col("period").min().over("run", "part")).to_series().to_numpy()
+    )
+    ns = steps["ns"].to_numpy().astype(np.float64)[inside]
+    usual = float(np.median(ns)) if len(ns) else 0.0
+    more = ns - usual
+    least = _least(more, usual)
+    if least is None:
+        return None
+    chosen = more >= least
+    every = _period(steps, inside, np.flatnonzero(inside)[chosen])
+    return Stops("baseline", int(chosen.sum()), len(ns), 0, 0, every, float(np.median(more[chosen])))
+
+
+def _least(more: Floats, usual: float) -> float | None:
+    """How much more than the usual step one takes at least that stops; None where none does, many do, or the long ones have no likeness."""
+    far = np.where(more > _FAR * usual, more, 0.0)
+    if not far.any():
+        return None
+    least = 0.5 * half_in_longer(far)
+    chosen = more >= least
+    return None if chosen.mean() > _OFTEN or more[chosen].sum() < _OF_FAR * far.sum() else least
 
 
 def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:

@@ -37,6 +37,7 @@ from tracediff.comparison.ladder import rung_notes, rung_of
 from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
+from tracediff.comparison.observed import stops_of_one
 from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.comparison.places import shown_layers
 from tracediff.errors import TracediffError
@@ -58,6 +59,12 @@ from tracediff.steps.timelines import StepWriter, timelines
 MOST = 200  # rows of idle time
 _NO_CANDIDATE = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
 _MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
+
+
+def _main_phase(steps: pl.DataFrame) -> str:
+    """The phase with the most time."""
+    sums = steps.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase", descending=[True, False])
+    return str(sums["phase"][0])
 
 
 def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (), worst: int = 0) -> Show:
@@ -125,6 +132,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
             for cell in [layout.categories[name]]
         ],
         residual_ns=max(part.residual_ns for part in side.parts),
+        stops=stops_of_one(steps.filter(phase=_main_phase(steps))),
         idle=causes,
         idle_left_out=idle_left_out,
         idle_left_out_ns=idle_left_out_ns,

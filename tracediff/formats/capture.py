@@ -222,7 +222,7 @@ _NSYS = Recording(
     range="NVTX range",
     ranges="record it with -t nvtx",
     labels="label the steps and record them with -t nvtx (TensorRT-LLM labels them by itself)",
-    more="capture more iterations, for example TLLM_PROFILE_START_STOP=100-150",
+    more="capture more iterations (TensorRT-LLM: TLLM_PROFILE_START_STOP=100-150)",
     gpu_work="capture with nsys profile -t cuda,nvtx,python-gil",
     not_collected="the driver is newer than this nsys, the machine forbids it (WSL 2, a virtual GPU, a container), another profiler held"
     " the GPU, or the program was killed before CUPTI wrote its buffers (nsys --cuda-flush-interval=1000). nsys says which under Diagnostics",

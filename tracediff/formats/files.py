@@ -200,8 +200,8 @@ _ALIKE = 0.75  # of two names, and of their endings, from which one may be meant
 _NAMES = 10_000  # of a folder that are looked at
 
 
-def missing(path: Path) -> TracediffError:
-    """The error of a path where nothing is: not-a-file, with the names beside it that may be meant."""
+def missing(path: Path, given: Path | None = None) -> TracediffError:
+    """The error of a path where nothing is: not-a-file, with the names beside it that may be meant; not that of the other side, `given`."""
     from difflib import SequenceMatcher
 
     if set("*?[") & set(str(path)):
@@ -215,7 +215,7 @@ def missing(path: Path) -> TracediffError:
 
     names: list[str] = []
     with contextlib.suppress(OSError):
-        names = [one.name for one in islice(os.scandir(path.parent), _NAMES)]
+        names = [one.name for one in islice(os.scandir(path.parent), _NAMES) if Path(one.path) != given]
     near = sorted((-likeness(name), name) for name in names)[:2]
     meant = " or ".join(str(path.with_name(name)) for apart, name in near if -apart >= _ALIKE)
     return TracediffError(

@@ -67,7 +67,8 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
     Raises `TracediffError`: candidate-missing and those of `resolve` and `read_bundle`.
     """
     if candidate is not None:
-        return resolve(baseline), resolve(candidate), None
+        one, other = split_label(baseline)[1], split_label(candidate)[1]
+        return resolve(baseline, other), resolve(candidate, one), None
     path = _existing(Path(baseline))
     if not is_bundle(path):
         raise TracediffError(
@@ -88,8 +89,8 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
     return side("baseline"), side("candidate"), bundle
 
 
-def resolve(word: str) -> SideFiles:
-    """The runs that an argument names, in a fixed order.
+def resolve(word: str, other: Path | None = None) -> SideFiles:
+    """The runs that an argument names, in a fixed order. `other`: the path of the other side, which is not meant.
 
     Raises `TracediffError`: not-a-file, empty-folder, bundle-as-side, mixed-folder, ranks-unclear, other-input and what
     companions refuse their files with.
@@ -99,7 +100,7 @@ def resolve(word: str) -> SideFiles:
     matched = [one for one in map(Path, found) if one.exists()]
     if matched:
         return _side_of(label, path, matched)
-    _existing(path)
+    _existing(path, other)
     named = _named(path)
     if is_bundle(path):
         raise TracediffError(
@@ -135,9 +136,9 @@ def split_label(word: str) -> tuple[str, Path]:
     return (stem(_named(Path(word))), Path(word)) if label is None else (label, Path(rest))
 
 
-def _existing(path: Path) -> Path:
+def _existing(path: Path, other: Path | None = None) -> Path:
     if not path.exists():
-        raise missing(path)
+        raise missing(path, other)
     return path
 
 

@@ -29,6 +29,7 @@ from tracediff.model.host import (
     ThreadRow,
 )
 from tracediff.model.kernels import Graphs, KernelRow, Launch, Layers, Limits
+from tracediff.model.observed import Stops
 from tracediff.model.pictures import CauseNode, StepStrip, Timelines
 from tracediff.model.result import GapRow, Moment, Rung, SideInput, WorstGap
 
@@ -234,6 +235,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     layers: Layers | None = None  # where they are known
     chosen: list[StepDiff] = []  # where single steps were asked for
     samples: list[StepSample] = []
+    stops: Stops | None = None  # steps of the phase with the most time that stop
     samples_left_out: int = 0
     gaps_left_out: int = 0  # rows with the smallest changes
     kernel_ranks_left_out: int = 0

@@ -112,6 +112,33 @@ CAUSES: dict[str, CauseWords] = {
 }  # fmt: skip
 
 
+# Advice where the cause's own cannot help.
+
+_AWAITS = re.compile(r"(?i)(?<![a-z])(recv|receive|wait|await|poll|join|barrier)(?![a-z])")
+_NEXT = {
+    "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
+    "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
+    "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
+    "copies": "count the copies per step: fewer and larger ones cut this time",
+}
+
+
+def advice(finding: Finding) -> str:
+    """What to do next about the cause of a finding."""
+    where, facts = finding.where, finding.facts
+    awaits = not (where.range or "").startswith(OUTSIDE) and _AWAITS.search(where.range or "")
+    text = CAUSES[finding.cause].next
+    if facts.code_loads:
+        text = _NEXT["code_loads"]
+    elif finding.cause == "host_work" and awaits:
+        text = _NEXT["awaits"]
+    elif finding.cause == "launch_api" and facts.copies:
+        text = _NEXT["copies"]
+    elif finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
+        text = _NEXT["one_graph"]
+    return text.format(place=at(where.range or "") or "of this thread")
+
+
 # What causes are called: a short name in sentences, a title in lists.
 
 
@@ -157,6 +184,8 @@ def title(finding: Finding, unit: str = "step") -> str:
     if ROWS[finding.cause].kind != "idle":
         return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
     rare = ", in rare steps" if finding.part == "tail" or finding.facts.rare else ""
+    if finding.facts.code_loads:
+        return _loading(finding.facts.code_loads) + rare
     if finding.facts.graph_coverage:
         return f"{_graphs(finding)} {at(finding.where.range or '')}".rstrip() + rare
     if finding.facts.counted_calls:
@@ -183,6 +212,10 @@ def _launched(finding: Finding, launched: CallFact) -> str:
     return _LAUNCHED.format(range=finding.where.range, before=before, after=after)
 
 
+def _loading(load: CallFact) -> str:
+    return f"loading code and host work around it ({load.api} {load.baseline:.0f} -> {load.candidate:.0f} per step)"
+
+
 def named(finding: Finding) -> str:
     """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
     facts, where = finding.facts, finding.where
@@ -193,8 +226,7 @@ def named(finding: Finding) -> str:
     if facts.launched:
         return _launched(finding, facts.launched)
     if facts.code_loads:
-        load = facts.code_loads
-        return f"loading code and host work around it ({load.api} {load.baseline:.0f} -> {load.candidate:.0f} per step)"
+        return _loading(facts.code_loads)
     if facts.counted_calls:
         return f"{_synchronisations(finding)} {at(where.range or '')}".rstrip()
     if ROWS[finding.cause].kind == "idle":
@@ -385,7 +417,7 @@ def _idle(
 ) -> str:
     """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in, not named where `short` and a range says enough."""
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return f"un-annotated Python {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
+        return f"un-annotated host code {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
     copying = "memset calls" if "Memset" in api else "copying calls"
     if short and place and cause != "host_api":
         api = ""

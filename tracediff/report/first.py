@@ -16,6 +16,7 @@ _FEW = 4  # runs a side that confirm something
 _PART = 0.5  # of a side's step time: with less compared, that limits belief most
 _MOST_RUNS = 20  # a side that one would record for an answer
 _OF_IT = 2.0  # times the change: what is larger is no part of it
+_OF_PROGRAMS = ("programs", "work", "step_labels", "batch_mix")  # checks of what was recorded, not of how
 _HOST = 0.05  # of the change: a smaller part is not worth a doubt
 
 
@@ -68,6 +69,8 @@ def _more(percent: float) -> str:
 def advice(result: Result) -> str:
     """What to do about the cause that is named first, or about noise; empty where it got faster, or nothing changed."""
     runs = result.step.runs_advised
+    if result.verdict == "not_comparable" and (failed := _failed(result)):
+        return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=failed.name)
     if result.verdict == "inconclusive" and runs and runs <= _MOST_RUNS:
         return say("record", runs=f"{runs}")
     parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
@@ -86,7 +89,7 @@ def untraced(result: Result, finding: Finding) -> str:
         return ""
     if finding.cause != "host_work" or finding.rank not in first:
         return ""
-    return say("regular_next", every=_ordinal(stops.every), step=step_of(result, result.observed.phase))
+    return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, result.observed.phase))
 
 
 def lead(result: Result) -> Phase | None:
@@ -98,7 +101,7 @@ def what(result: Result) -> str:
     """Direction, step, before and after, change: as measured."""
     observed, candidate = result.observed, result.inputs.candidate.label
     if result.verdict_facts.basis == "identical":
-        return say("identical", candidate=candidate)
+        return say("one_capture" if _one_capture(result) else "identical", candidate=candidate)
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
     prose = _unit(observed)
@@ -127,8 +130,15 @@ def what(result: Result) -> str:
     stops = observed.stops
     slots |= {"side": stops.side, "stop": units.prose([stops.stop_ns]).size(stops.stop_ns)}
     if stops.every:
-        return say("regular", every=_ordinal(stops.every), **slots)
+        return say("regular", every=units.ordinal(stops.every), **slots)
     return say("stops", count=f"{stops.count}", total=f"{stops.total}", **slots)
+
+
+def _one_capture(result: Result) -> bool:
+    """Whether both sides have the same files."""
+    sides = (result.inputs.baseline, result.inputs.candidate)
+    one, other = ({run.fingerprint for run in side.runs} for side in sides)
+    return one == other and "" not in one
 
 
 def change(result: Result) -> str:
@@ -259,12 +269,3 @@ def _unit(observed: Observed) -> units.Prose:
 def _bare(text: str, prose: units.Prose) -> str:
     """Without the unit, where the next number has it."""
     return text.removesuffix(f" {prose.unit}")
-
-
-_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
-
-
-def _ordinal(number: int) -> str:
-    """`5th`, `22nd`, `111th`."""
-    ending = "th" if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, "th")
-    return f"{number}{ending}"

@@ -15,6 +15,7 @@ PATTERNS: dict[str, str] = {
     "rounds": "{direction} with {candidate}: time per launch of {kernel} {before} -> {after} ({change}).",
     "gpu": "{direction} with {candidate}: GPU time per {step} {before} -> {after} ({change}).",
     "identical": "Same with {candidate}: every measured time is identical.",
+    "one_capture": "Same with {candidate}: both sides are one capture, and every measured time is identical.",
     "checks": "Not comparable: {message} ({name}). {step}: {before} in {baseline}, {after} in {candidate}.",
     "nothing": "Unclear with {candidate}: nothing that both sides have was measured.",
     "title_typical": "{step} {before} -> {after} ({change})",
@@ -23,6 +24,8 @@ PATTERNS: dict[str, str] = {
     "title_rounds": "time per launch of {kernel} {before} -> {after} ({change})",
     "title_gpu": "GPU time per {step} {before} -> {after} ({change})",
     "failed": "{name}: {baseline} against {candidate}.",
+    "show_regular": "; every {every} step stops for {stop}",
+    "show_stops": "; {count} of {total} steps stop for {stop}",
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",
@@ -62,6 +65,8 @@ PATTERNS: dict[str, str] = {
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
+    "next_program": "Next: compare captures of one program; --force sets these two side by side all the same.",
+    "next_alike": "Next: record both sides alike ({name}); --force sets these two side by side all the same.",
     "record": "Next: record {runs} runs a side in turns (tracediff capture -n {runs}).",
     # Beside tables: how layers are known.
     "layers_known": "{attributed} of the {side}'s GPU time is in a known layer: {ways}.",
@@ -109,7 +114,7 @@ PATTERNS: dict[str, str] = {
     "lead_strata": "The mean {step} weighs the workloads by how many steps they have. The steps in it hold {share} of the time of all whole steps.",
     "lead_kernels": "Kernels of both sides matched to each other: by signature, by name, by template, then by their place in the sequence. Every GPU operation is in exactly one row; the rows add up to the GPU time of a {step}, with those under 0.1 % of it that only the JSON has. A row opens to its launch shapes and its numbers by workload.",
     "lead_kernels_of_one": "Every GPU operation is in exactly one row, one per kernel and launch shape; time that several kernels share counts once. The rows add up to the GPU time of a step. A row opens to its launch shapes and its numbers by workload.",
-    "lead_launches": "Kernels of one name together: launches of a run, mean of one launch ± standard deviation, and the sum of a run. Shapes weigh alike in the change. Launches of one run are not independent, so a run counts as 20 of them at most.",
+    "lead_launches": "Kernels of one name together: launches per {step}, mean of one launch ± standard deviation, and their sum per {step}. Shapes weigh alike in the change. Launches of one run are not independent, so a run counts as 20 of them at most.",
     "kernels_of_side": "Kernels that were recorded on the {side} only",
     "kernels_changed": "Kernels that changed most",
     "kernels_of_one": "Kernels with the most time",

@@ -13,7 +13,7 @@ from tracediff.model import Finding, Insight, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
-from tracediff.report.causes import CAUSES, at, idle_title, title
+from tracediff.report.causes import CAUSES, advice, idle_title, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
@@ -181,7 +181,7 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.facts.match == "replaced":
         return "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute"
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
-        return CAUSES[finding.cause].next.format(place=at(finding.where.range or "") or "of this thread")
+        return advice(finding)
     return ""
 
 

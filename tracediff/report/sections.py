@@ -401,7 +401,7 @@ def _kernels(report: Report) -> Section | None:
         gist = f"{beyond:,} of {gist} beyond noise"
         if launch_words.by_launch(report):
             made = table(report, "launches", launch_words.ordered(report))
-            found += [made, Line([say("lead_launches")])]
+            found += [made, Line([say("lead_launches", step=_step(report))])]
         for number, one in enumerate(rows.kernels_by_phase(report)):
             found += _kernels_of(report, one, first=number == 0)
     else:

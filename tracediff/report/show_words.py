@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tracediff.model.show import IdleCause, Show, ShowCategory
 from tracediff.report import names, palette, units, words
 from tracediff.report.causes import idle_named
+from tracediff.report.grammar import say
 
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us
@@ -146,7 +147,7 @@ def sentence(report: Show) -> str:
     if any(run.step_source == "whole-capture" for run in report.input.runs):
         text = f"{report.input.label}: the capture, counted as one step, takes {prose.size(step.mean_ns)}"
     else:
-        text = f"{report.input.label}: a step takes {prose.size(step.mean_ns)}{often}"
+        text = f"{report.input.label}: a step takes {prose.size(step.mean_ns)}{often}{_stops(report)}"
     cause = report.idle[0] if report.idle else None
     prose = units.prose([step.idle_ns])
     most = f", the largest part from {idle_named(cause)} ({prose.size(cause.ns)})" if cause else ""
@@ -164,6 +165,20 @@ def sentence(report: Show) -> str:
         f"The GPU is idle for {prose.size(step.idle_ns)} of {of} ({units.share(step.idle_ns, step.mean_ns)})"
     )
     return f"{text}. {idle}{most}."
+
+
+_WORTH = 0.05  # of the mean step: what stops take less of is not said first
+
+
+def _stops(report: Show) -> str:
+    """`; every 5th step stops for 281 ms`."""
+    stops = report.stops
+    if stops is None or stops.count * stops.stop_ns < _WORTH * stops.total * report.step.mean_ns:
+        return ""
+    stop = units.prose([stops.stop_ns]).size(stops.stop_ns)
+    if stops.every:
+        return say("show_regular", every=units.ordinal(stops.every), stop=stop)
+    return say("show_stops", count=f"{stops.count}", total=f"{stops.total}", stop=stop)
 
 
 def what_a_step_is(report: Show) -> str:

@@ -20,7 +20,7 @@ _NAMED, _ENOUGH, _LEAST = (
 )  # parts of a sentence, what they explain together, what one explains at least
 _SHOWN = 0.01  # of the largest difference, below which a row is not shown
 START_UP = (
-    "It is a start-up step: the first of the capture, or kernels ran, code was loaded or CUDA graphs were made for the"
+    "It has first uses: it is the first step of the capture, or kernels ran, code was loaded or CUDA graphs were made for the"
     " first time in it."
 )
 
@@ -73,10 +73,10 @@ def sentence(report: Show, one: StepDiff) -> str:
 
 
 def name(report: Show, one: StepDiff) -> str:
-    """`Step 117`, with its run and rank where there are several; a start-up step is called so."""
+    """`Step 117`, with its run and rank where there are several; one with first uses is called so."""
     run = f" of {run_name(one.run)}" if len(report.input.runs) > 1 else ""
     rank = f" on rank {one.rank}" if one.ranks else ""
-    return f"Step {one.number}{run}{rank}{' (start-up)' if one.start_up else ''}"
+    return f"Step {one.number}{run}{rank}{' (first uses)' if one.start_up else ''}"
 
 
 def _typical(one: StepDiff) -> str:

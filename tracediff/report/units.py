@@ -61,7 +61,9 @@ class Scale:
         sign = "-" if ns < 0 else plus if ns > 0 else ""
         digits = f"{abs(ns) / self.factor:,.{self.decimals}f}"
         if not digits.strip("0."):
-            return f"{sign}<{10**-self.decimals:.{self.decimals}f}"
+            return (
+                f"{sign if plus else ''}<{10**-self.decimals:.{self.decimals}f}"  # a time is not below zero
+            )
         return sign + digits
 
 
@@ -245,3 +247,12 @@ def change(delta: float, base: float | None) -> str:
     if not base:
         return ""
     return f"{(base + delta) / base:,.0f}x" if (base + delta) / base >= 10 else percent(delta, base)
+
+
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def ordinal(number: int) -> str:
+    """Write a place in a row: `5th`, `22nd`, `111th`."""
+    ending = "th" if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, "th")
+    return f"{number}{ending}"

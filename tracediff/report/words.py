@@ -57,7 +57,10 @@ VERDICTS: dict[Verdict, VerdictWords] = {
 
 MOVED: tuple[Verdict, ...] = ("regressed", "likely_regressed", "improved", "likely_improved")
 LEVELS: dict[Evidence, tuple[str, str]] = {
-    "exact": ("exact", "A counted quantity: no test is needed."),
+    "exact": (
+        "exact count",
+        "The number of launches is counted and needs no test; their time is measured, with its interval.",
+    ),
     "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
     "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
     "within_noise": ("may be noise", "Runs of one program differ by as much."),
@@ -78,7 +81,7 @@ SYSTEM_KINDS: dict[str, str] = {
 # Kind of trace -> what to add to the capture, as a command-line flag of nsys or a variable of the program.
 CAPTURE_WITH: dict[str, str] = {
     "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
-    "gil": "-t python-gil", "gc": "TLLM_PROFILE_RECORD_GC=1", "graphs": "--cuda-graph-trace=node",
+    "gil": "-t python-gil", "gc": "an NVTX range called Python GC around each collection (gc.callbacks)", "graphs": "--cuda-graph-trace=node",
     "os_calls": "-t osrt", "context_switches": "--cpuctxsw=process-tree", "gpu_memory": "--cuda-memory-usage=true",
     "gpu_metrics": "--gpu-metrics-devices=all (before nsys 2024.6: --gpu-metrics-device=all)",
     "mpi": "-t mpi", "nccl": "-t nvtx",
@@ -91,6 +94,7 @@ _WITH_TORCH: dict[str, str] = {
     "gpu_memory": "nsys --cuda-memory-usage=true", "gpu_metrics": "nsys --gpu-metrics-devices=all",
     "mpi": "nsys -t mpi", "nccl": "nsys -t nvtx",
 }  # fmt: skip
+_WITH_TENSORRT_LLM: dict[str, str] = {**CAPTURE_WITH, "gc": "TLLM_PROFILE_RECORD_GC=1"}
 _TORCH = "torch.profiler"
 
 
@@ -101,7 +105,15 @@ def capture_with(report: Result | Show, kind: str) -> str:
         found = _WITH_TORCH
     elif kind == "gil" and any(note.slug == "torch-profiler" for note in report.warnings):
         found = _WITH_TORCH  # one side has it from nsys
+    elif _by_tensorrt_llm(report):
+        found = _WITH_TENSORRT_LLM
     return found.get(kind, "a wider -t")
+
+
+def _by_tensorrt_llm(report: Result | Show) -> bool:
+    """Whether the steps of any run bear the labels of TensorRT-LLM."""
+    sides = (report.input,) if isinstance(report, Show) else (report.inputs.baseline, report.inputs.candidate)
+    return any(run.step_source.startswith("tensorrt-llm") for side in sides for run in side.runs)
 
 
 def absent(report: Result | Show, kind: str, where: str = "") -> str:
@@ -121,8 +133,7 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
         return f"not captured{at}, though CUDA calls were: the warning host-only says what may be the reason."
     if kind not in ("gc", "nccl"):
         return f"not captured{at}. Capture with {how} to see it."
-    program = " (in TensorRT-LLM)" if kind == "gc" and not by_torch(report) else ""
-    return f"none seen{at}: none ran, or none was recorded. Capture with {how}{program} to see it."
+    return f"none seen{at}: none ran, or none was recorded. Capture with {how} to see it."
 
 
 def by_torch(report: Result | Show) -> bool:
@@ -264,9 +275,9 @@ def sides_are(finding: Finding) -> str:
 def steps_note(result: Result) -> str:
     """What the rows of phases are: `a repeat: 95 %; 4 + 5 runs, 520 + 650 compared steps`."""
     step, of_steps = result.step, unit(result) == "step"
-    text = (
-        f"a repeat: 95 % interval of the change; {units.pair(step.runs.baseline, step.runs.candidate)} runs"
-    )
+    text = f"{units.pair(step.runs.baseline, step.runs.candidate)} runs"
+    if result.verdict != "not_comparable":
+        text = f"a repeat: 95 % interval of the change; {text}"
     if not of_steps:
         return text
     several = len([one for one in result.phases if one.typical]) > 1
