@@ -100,7 +100,7 @@ class _Steps:
         """The class of each step, with its typical steps."""
         steps, size = self.table, len(self.table)
         # programs that load code in every second step or more have no starts
-        self.starts_are_few = bool(steps["start_up"].mean() < MOSTLY)
+        self.starts_are_few = bool(steps["start_up"].to_numpy().mean() < MOSTLY)
         starts = steps["start_up"] & self.starts_are_few
         regular = ~(starts | (steps["phase"] == IRREGULAR)).to_numpy()
         if not regular.any():
