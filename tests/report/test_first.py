@@ -184,7 +184,7 @@ def test_parts_of_one_name_are_told_apart_by_their_threads() -> None:
     ]
     other = finding("host_work", 12.0, rank=3, **SCHEDULE)
     assert headline(result("regressed", seen(1_000, 1_092, 8, *own, other), *own, other)).why == (
-        "+60.0 us of it: un-annotated Python on the executor thread; +20.0 us of it: un-annotated Python on the loader thread;"
+        "+60.0 us of it: un-annotated host code on the executor thread; +20.0 us of it: un-annotated host code on the loader thread;"
         " +12.0 us of it: host work in _schedule."
     )
 
