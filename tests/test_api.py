@@ -258,7 +258,9 @@ def test_one_capture_in_python_is_that_of_the_command(tmp_path):
         tracediff.show(AFTER, step="x")
 
 
-_ALLOWED = {"div", "style", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ol", "li", "img"}
+_ALLOWED = {
+    "div", "style", "p", "b", "h3", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "data", "ul", "li", "code", "figure", "img", "span",
+}  # fmt: skip
 
 
 class _Tags(HTMLParser):
@@ -281,7 +283,15 @@ def test_a_notebook_shows_a_piece_that_touches_nothing_else(comparison):
         text = one._repr_html_()
         tags = _Tags(text).found
         assert {tag for tag, _ in tags} <= _ALLOWED
-        assert {name for _, attributes in tags for name in attributes} <= {"class", "scope", "src", "alt"}
+        assert {name for _, attributes in tags for name in attributes} <= {
+            "class",
+            "scope",
+            "src",
+            "alt",
+            "data-name",
+            "value",
+            "title",
+        }
         style = re.search(r"(?s)<style>(.*)</style>", text)
         assert style is not None
         selectors = [part for rule in re.findall(r"([^{}]+)\{", style[1]) for part in rule.split(",")]

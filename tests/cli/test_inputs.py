@@ -199,7 +199,7 @@ def test_results_are_known(command, tmp_path):
 
 
 def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracediff.report.inputs.find_nsys", lambda: None)
+    monkeypatch.setattr("tracediff.trace.identify.find_nsys", lambda: None)
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0\0" + b"\0" * 100)
     (one,), _ = said(path)

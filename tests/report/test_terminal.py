@@ -73,6 +73,7 @@ def test_the_verdict_is_a_word_and_the_numbers_are_the_results() -> None:
         "generation",
         "Slower",
         "1,034.6",
+        "->",
         "1,140.4",
         "+10.2",
         "%",
@@ -248,11 +249,11 @@ def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
     lines = render(msgspec.structs.replace(whole, phases=[generation, mixed])).splitlines()
     rows = [" ".join(line.split()) for line in lines if re.search(r"[\d.]+ to [+-]?[\d.]+$", line)]
     assert rows == [
-        "generation Slower 1,034.6 1,140.4 +10.2 % +87.8 to +123.8",
-        "its mean 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
-        "mixed too few steps 1,034.6 1,140.4 +10.2 % +87.8 to +123.8",
-        "its mean 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
-        "all steps 1,038.6 1,167.9 +12.4 % +110.9 to +150.4",
+        "generation Slower 1,034.6 -> 1,140.4 +10.2 % +87.8 to +123.8",
+        "its mean 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
+        "mixed too few steps 1,034.6 -> 1,140.4 +10.2 % +87.8 to +123.8",
+        "its mean 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
+        "all steps 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
     ]
 
 

@@ -92,7 +92,7 @@ class Desk:
 
     def inputs(self, asked: a.InputsAsked) -> a.Entries:
         """Raises also what `Folders.find` does."""
-        from tracediff.report.inputs import identify
+        from tracediff.trace.identify import identify
 
         top = asked.path.strip("/.") == ""
         path = None if top else self.folders.find(asked.path)

@@ -31,7 +31,8 @@ def inputs(files: tuple[Path, ...], as_json: bool, tables: bool) -> None:
     """
     from tracediff.cli.outputs import print_guarded
     from tracediff.model import encode
-    from tracediff.report.inputs import identify, render_inputs_terminal
+    from tracediff.report.inputs import render_inputs_terminal
+    from tracediff.trace.identify import identify
 
     report = identify(files)
     if as_json:

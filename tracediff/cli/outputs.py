@@ -60,7 +60,7 @@ COMPARISON = Kind(
     },
     "report.terminal:render_terminal", tables=True,
 )  # fmt: skip
-_COMPANION = {"html": "companions.words:render_html", "md": "companions.words:render_markdown"}
+_COMPANION = {"html": "companions.render:render_html", "md": "companions.render:render_markdown"}
 ALONE = (
     Kind(
         "show", "model.show:Show", "is the report of one capture", "one capture",
@@ -69,15 +69,15 @@ ALONE = (
     ),
     Kind(
         "ncu", "companions.model:NcuReport", "compares kernels by their counters", "counters",
-        _COMPANION, "companions.words:render_terminal",
+        _COMPANION, "companions.render:render_terminal",
     ),
     Kind(
         "trtexec", "companions.model:TrtexecReport", "compares engines by trtexec", "trtexec",
-        _COMPANION, "companions.words:render_terminal",
+        _COMPANION, "companions.render:render_terminal",
     ),
     Kind(
         "latencies", "companions.model:LatencyReport", "compares latencies", "latencies",
-        _COMPANION, "companions.words:render_terminal", cut=False,
+        _COMPANION, "companions.render:render_terminal", cut=False,
     ),
     Kind(
         "what-if", "model.result:WhatIf", "says what a step would take", "what a step would take",
@@ -151,8 +151,11 @@ class Output:
     json: Path | None = option(
         None, "The result itself (docs/result.md), which `tracediff report` renders again.", metavar="FILE", path=True
     )  # fmt: skip
-    postmortem: Path | None = option(
-        None, "A post-mortem to finish: .md (with a figure beside it) or .html.", metavar="FILE", path=True
+    postmortem: tuple[Path, ...] = option(
+        (),
+        "A post-mortem to finish: .md (with pictures beside it) or .html; repeatable.",
+        metavar="FILE",
+        path=True,
     )
     tables: Path | None = option(None, "Every table as CSV and Parquet.", metavar="DIR", path=True)
     pictures: Path | None = option(
@@ -170,10 +173,16 @@ class Output:
     quiet: bool = option(False, "Print nothing but errors and gates.", name="-q --quiet")
 
     @property
-    def files(self) -> dict[str, Path]:
-        """The formats that were asked for, and where each goes."""
+    def outputs(self) -> list[tuple[str, Path]]:
+        """The formats that were asked for, and where each goes; a post-mortem may go to several files."""
         given = {name: getattr(self, name.replace("-", "_")) for name in _FORMATS}
-        return {name: path for name, path in given.items() if path is not None}
+        several = {name: one if isinstance(one, tuple) else (one,) for name, one in given.items()}
+        return [(name, path) for name, paths in several.items() for path in paths if path is not None]
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The same by format."""
+        return dict(self.outputs)
 
     @property
     def draws_steps(self) -> bool:
@@ -196,7 +205,7 @@ def check(output: Output, kind: Kind = COMPARISON) -> None:
 
     for name in _FOLDERS & output.files.keys():
         check_folder(output.files[name])
-    files = (path for name, given in output.files.items() for path in _files(name, given, kind))
+    files = (path for name, given in output.outputs for path in _files(name, given, kind))
     check_outputs(files, output.overwrite)
 
 
@@ -223,16 +232,14 @@ def write_outputs(report: Report, output: Output) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
     from tracediff.report.write import make_folder, write_all
 
-    outputs = output.files
-    rendered = {name: _render(name, path, report, output) for name, path in outputs.items()}
-    folders = [path for name, path in outputs.items() if name in _FOLDERS]
+    outputs = output.outputs
+    rendered = [_render(name, path, report, output) for name, path in outputs]
+    folders = [path for name, path in outputs if name in _FOLDERS]
     new = [path for path in folders if not path.exists()]
     try:
         for path in folders:
             make_folder(path)
-        write_all(
-            {file: data for files in rendered.values() for file, data in files.items()}, output.overwrite
-        )
+        write_all({file: data for files in rendered for file, data in files.items()}, output.overwrite)
     except TracediffError:
         for path in new:
             with contextlib.suppress(OSError):
@@ -241,7 +248,7 @@ def write_outputs(report: Report, output: Output) -> None:
     if output.quiet:
         return
     print_guarded(lambda console: print_report(report, console, top=output.top))
-    for name, path in outputs.items():
+    for name, path in outputs:
         say(f"wrote {path} ({name})")
 
 

@@ -1,17 +1,6 @@
-"""Words that companions share: figures in their sentences, and the reports of their own commands."""
+"""Figures in the sentences of companions: times in ns, bytes, counts; plain ASCII with three digits."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-Report: TypeAlias = NcuReport | TrtexecReport | LatencyReport
-
-# Figures: times in ns, bytes, counts; plain ASCII with three digits.
 
 _SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -82,45 +71,3 @@ def part(delta: float, base: float) -> str:
 def signed(ns: float) -> str:
     """Write a difference of times."""
     return f"{'-' if ns < 0 else '+'}{time(abs(ns))}"
-
-
-# The report of a companion's own command: its renderer prints it, templates named after its kind write it.
-
-
-def render_terminal(report: Report, console: Console, top: int = 10) -> None:
-    """Print the report; `top`: rows of a table."""
-    from tracediff.report import beside
-    from tracediff.report.escape import neutral
-
-    section = getattr(neutral(report), report.kind)
-    beside.renderer(section).print_report(section, console, top)
-
-
-def render_markdown(report: Report, top: int = 10) -> str:
-    """Fill the template KIND.md.j2; `top`: rows of a table."""
-    from tracediff.report import templates, words
-    from tracediff.report.escape import markdown_cell, markdown_code
-
-    template = templates.markdown_environment().get_template(f"{report.kind}.md.j2")
-    return template.render(**_context(report), words=words, cell=markdown_cell, code=markdown_code, top=top)
-
-
-def render_html(report: Report) -> str:
-    """Fill the template KIND.html.j2."""
-    from tracediff.report import beside, templates
-    from tracediff.report.html import helpers, own_files
-
-    template = templates.html_environment().get_template(f"{report.kind}.html.j2")
-    styles = [beside.renderer(getattr(report, report.kind)).STYLE]
-    return template.render(
-        **_context(report), comment=render_markdown(report), **own_files(styles=styles), **helpers()
-    )
-
-
-def _context(report: Report) -> dict[str, Any]:
-    from tracediff.report import beside
-    from tracediff.report.escape import neutral
-
-    found = neutral(report)
-    section = getattr(found, found.kind)
-    return {"r": found, found.kind: section, f"{found.kind}_words": beside.renderer(section)}

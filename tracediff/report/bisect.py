@@ -10,18 +10,9 @@ from rich.console import Console
 from tracediff.formats.recognise import counted
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
 from tracediff.report import units
-from tracediff.report.blocks import Code, Strong
-from tracediff.report.console import print_blocks
-from tracediff.report.document import (
-    Block,
-    Heading,
-    Items,
-    Number,
-    Paragraph,
-    Span,
-    Table,
-    markdown,
-)
+from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, grid
+from tracediff.report.console import print_document
+from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten
 
 
@@ -60,7 +51,7 @@ def difference(one: _Difference) -> str:
     return f"{write.signed(one.delta_ns)} ({low} to {high})"
 
 
-def headline(found: Bisect) -> list[Span]:
+def headline(found: Bisect) -> list[str]:
     """The first sentence."""
     if found.outcome != "found":
         return [Strong(_unfinished(found))]
@@ -143,9 +134,9 @@ def skipped(one: BisectProbe) -> str:
 def _rows(found: Bisect) -> list[list[Span]]:
     return [
         [
-            Code(one.candidate.commit[:12]), _VERDICTS[one.verdict], Number(one.pairs),
-            Number("" if one.delta_ns is None else units.prose([one.delta_ns]).signed(one.delta_ns)),
-            _interval(one), Number(f"{one.seconds / 60:.1f}"), shorten(one.candidate.subject, _SUBJECT),
+            Code(one.candidate.commit[:12]), _VERDICTS[one.verdict], f"{one.pairs}",
+            "" if one.delta_ns is None else units.prose([one.delta_ns]).signed(one.delta_ns),
+            _interval(one), f"{one.seconds / 60:.1f}", shorten(one.candidate.subject, _SUBJECT),
         ]
         for one in _measured(found)
     ]  # fmt: skip
@@ -163,30 +154,27 @@ def _interval(one: BisectProbe) -> str:
     return f"{write.signed(one.low_ns)} to {write.signed(one.high_ns)}"
 
 
-def _blocks(found: Bisect) -> list[Block]:
-    blocks: list[Block] = [
-        Heading(1, "Which commit"),
-        Paragraph(headline(found)),
-        Items([[line] for line in evidence(found)]),
-    ]
+def document(found: Bisect) -> Section:
+    """Which commit it is, how sure, and every commit that was measured."""
+    parts: list[Block] = [Line(headline(found), "first"), Items([[line] for line in evidence(found)])]
     if len(found.culprits) > 1:
         left = len(found.culprits) - _NAMED
         named = [[Code(one.commit[:12]), " ", one.subject] for one in found.culprits[:_NAMED]]
         more: list[list[Span]] = [[f"and {left} more"]] if left > 0 else []
-        blocks += [Heading(2, "Commits that are left"), Items([*named, *more])]
+        parts.append(Section("", "Commits that are left", [Items([*named, *more])]))
     if rows := _rows(found):
-        blocks += [Heading(2, "Commits beside GOOD"), Table(_HEAD, rows)]
+        parts.append(Section("", "Commits beside GOOD", [grid("commits", _HEAD, rows, right=(2, 3, 5))]))
     why = [f"{one.candidate.commit[:12]}: {skipped(one)}" for one in _measured(found) if one.reason]
     if why:
-        blocks += [Heading(2, "Why commits were skipped"), Items([[line] for line in why])]
-    return blocks
+        parts.append(Section("", "Why commits were skipped", [Items([[line] for line in why])]))
+    return Section("", "Which commit", parts)
 
 
 def render_bisect_markdown(report: Bisect) -> str:
     """Return the report."""
-    return f"{markdown(_blocks(neutral(report)))}\n"
+    return markdown([document(neutral(report))])
 
 
 def render_bisect_terminal(report: Bisect, console: Console) -> None:
     """Print the report."""
-    print_blocks(console, _blocks(neutral(report)))
+    print_document(console, document(neutral(report)))

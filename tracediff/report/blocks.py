@@ -5,9 +5,9 @@ Names of a trace stay as they are in a block: each renderer escapes what it writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 
 class Code(str):
@@ -30,10 +30,11 @@ class Fill(str):
 
 @dataclass(frozen=True)
 class Link:
-    """Text that leads to a place of the same page."""
+    """Text that leads to a place of the same page; page: of that one."""
 
     text: str
     to: str
+    page: str = ""
 
 
 Span = str | Link  # a string may be one of its kinds above
@@ -45,22 +46,22 @@ Tone = Literal["", "slower", "faster", "noise", "untested", "nil", "warn", "fail
 class Line:
     """A paragraph.
 
-    look: lead (what a section is), aside (what to know of it, on pages), note (the same in every format), missing (what was not captured),
-    head (a small heading), text.
+    look: first (of a document: it stands out), lead (what a section is), aside (what to know of it, on pages), note (the same in every
+    format), missing (what was not captured), head (a small heading), text.
     """
 
     kind: ClassVar[str] = "line"
     spans: Sequence[Span]
-    look: Literal["lead", "aside", "note", "missing", "head", "text"] = "text"
+    look: Literal["first", "lead", "aside", "note", "missing", "head", "text"] = "text"
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list of lines. look: facts (muted), warn (each a warning), plain."""
+    """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), plain."""
 
     kind: ClassVar[str] = "items"
     items: Sequence[Sequence[Span]]
-    look: Literal["plain", "facts", "warn"] = "plain"
+    look: Literal["plain", "facts", "warn", "boxes"] = "plain"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Del
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a column; `{}` in its texts is the unit. group: what both sides of are; part: which of them it is."""
+    """The head of a column; `{}` in its texts is the unit. group: what both sides of are; part: which of them it is.
+
+    look: spare of a column that falls away first where there is little room, said of a sentence, which a terminal has below its row.
+    """
 
     text: str
     unit: str = ""
@@ -167,16 +171,18 @@ class HasHtml(Protocol):
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with what it shows. Text formats leave it out."""
+    """A drawing with what it shows. text: the same for who sees no pictures; file: where it lies beside a document. Text formats leave one without them out."""
 
     kind: ClassVar[str] = "figure"
     svg: HasHtml
     caption: str
+    text: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section. depth: 0 is read at once, 1 is folded in a comment and printed on a terminal, 2 is on pages only. gist: what it holds, in a line.
+    """A section, or a whole document. depth: 0 is read at once, 1 is folded in a comment and printed on a terminal, 2 is on pages only. gist: what it holds, in a line.
 
     Sections inside are its parts. menu: its name in the contents of a page; printed: unfolded on paper; folded: only inside, opens on a click.
     """
@@ -195,6 +201,39 @@ class Section:
 
 
 Block = Line | Items | Table | Listing | Figure | Section
+
+
+def grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[Span | Cell]], right: Collection[int] = (), **settings: Any) -> Table:  # fmt: skip
+    """A table of texts. right: columns of figures; settings: as those of `Table`."""
+    listed = [Row([one if isinstance(one, Cell) else _cell(one) for one in row]) for row in rows]
+    of = [Head(text, right=place in right) for place, text in enumerate(heads)]
+    return Table(name, "", of, listed, **{"look": "plain", **settings})
+
+
+def without(table: Table, look: str) -> Table:
+    """The table without the columns of a look."""
+    return _columns(table, [place for place, head in enumerate(table.heads) if head.look != look])
+
+
+def only(table: Table, look: str) -> Table:
+    """The table with no other columns than those of a look."""
+    return _columns(table, [place for place, head in enumerate(table.heads) if head.look == look])
+
+
+def _columns(table: Table, kept: Sequence[int]) -> Table:
+    def of(row: Row) -> Row:
+        return replace(row, cells=[row.cells[at] for at in kept])
+
+    foot = of(table.foot) if table.foot else None
+    return replace(
+        table, heads=[table.heads[at] for at in kept], rows=[of(row) for row in table.rows], foot=foot
+    )
+
+
+def _cell(span: Span) -> Cell:
+    return (
+        Cell(span.text, link=span.to) if isinstance(span, Link) else Cell(span, code=isinstance(span, Code))
+    )
 
 
 def span_kind(span: Span) -> str:
@@ -255,6 +294,15 @@ def flat(table: Table, most: int) -> Flat:
     return Flat(heads, right, rows, table.total - len(table.rows[:most]))
 
 
+def flattened(table: Table, most: int) -> Table:
+    """The same as a table."""
+    of = flat(table, most)
+    heads = [Head(text, right=right) for text, right in zip(of.heads, of.right, strict=True)]
+    return replace(table, heads=heads, rows=[Row(cells) for cells in of.rows], foot=None, left=of.left)
+
+
 def _joined(cells: Sequence[Cell]) -> Cell:
+    if isinstance(cells[0].text, Fill):
+        return cells[0]
     texts = [cell.text.replace("\N{EN DASH}", "-") + f" {cell.small}".rstrip() for cell in cells]
-    return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)) if len(cells) > 1 else texts[0])
+    return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)), small="")

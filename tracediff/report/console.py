@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tracediff.model import Note
-from tracediff.report import blocks, document, names
+from tracediff.report import blocks, names
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
+_COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim"}
 MOST_WARNINGS = 500
+MOST_ROWS = 500  # of a table of a document that is printed whole
 WIDE = 110  # columns from which a name and its figures share a line
 _LEAST_NAME = 32  # columns: names that are cut shorter look alike
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
@@ -29,7 +31,11 @@ def has_unicode(console: Console) -> bool:
 
 def _plain(text: str, console: Console) -> str:
     """The text with this program's own signs in ASCII where the terminal has no more."""
-    return text if has_unicode(console) else text.replace("±", "+/-").replace("\u2026", "...")
+    return (
+        text
+        if has_unicode(console)
+        else text.replace("±", "+/-").replace("\u2026", "...").replace("\u2588", "#")
+    )
 
 
 def print_heading(console: Console, text: str) -> None:
@@ -70,12 +76,18 @@ def print_table(
     *,
     left: Collection[int] = (0,),
     styles: Sequence[str] = (),
+    below: Sequence[str] = (),
 ) -> None:
-    """Print a table (see `table_lines`); where it is wider than the terminal, the first cell of each row on a line of its own."""
+    """Print a table (see `table_lines`); where it is wider than the terminal, the first cell of each row on a line of its own.
+
+    below: a sentence for each row.
+    """
     lines = table_lines(console, header, rows, left=left, styles=styles)
     if max(map(len, lines), default=0) + 2 <= console.width:
-        for line in lines:
+        for line, text in zip_longest(lines, [*[""] * bool(header), *below]):
             console.print(Text("  ") + line, soft_wrap=True)
+            if text:
+                print_line(console, text, indent=5, hang=2)
         return
     rest = {column - 1 for column in left}
     lines = table_lines(console, header[1:], [row[1:] for row in rows], left=rest, styles=styles)
@@ -83,28 +95,34 @@ def print_table(
         if header[0]:
             console.print(Text.assemble("  ", (header[0], "dim")), soft_wrap=True)
         console.print(Text("    ") + lines.pop(0), soft_wrap=True)
-    for row, line, style in zip_longest(rows, lines, styles[: len(rows)]):
+    for row, line, style, text in zip_longest(rows, lines, styles[: len(rows)], below):
         if str(row[0]):
             console.print(
                 Text.assemble("  ", row[0] if isinstance(row[0], Text) else (row[0], style or "")),
                 soft_wrap=True,
             )
         console.print(Text("    ") + line, soft_wrap=True)
+        if text:
+            print_line(console, text, indent=5, hang=2)
 
 
-def print_fitted(console: Console, table: document.Table) -> None:
-    """Print a table whose first column is cut so that rows fit; on a narrow terminal to a line of its own."""
+def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ()) -> None:
+    """Print a table whose first column is cut so that rows fit; on a narrow terminal to a line of its own. said: a sentence below each row."""
     left = {0, *(column for column, right in enumerate(table.right) if not right)}
     space = console.width - 2
+    texts = [[cell.text for cell in row] for row in table.rows]
     if console.width >= WIDE:
         rest = table_lines(
-            console, table.header[1:], [row[1:] for row in table.rows], left={column - 1 for column in left}
+            console, table.heads[1:], [row[1:] for row in texts], left={column - 1 for column in left}
         )
         space -= 2 + max(map(len, rest))
         if space < _LEAST_NAME:
             space = console.width - 2  # on a line of its own
-    rows = [[names.cut(row[0], max(20, space)), *row[1:]] for row in table.rows]
-    print_table(console, table.header, rows, left=left)
+    rows: list[list[str | Text]] = []
+    for first, *others in table.rows:
+        cells = (Text(_plain(cell.text, console), _COLOURS.get(cell.tone, "")) for cell in others)
+        rows.append([names.cut(first.text, max(20, space)), *cells])
+    print_table(console, table.heads, rows, left=left, below=said)
 
 
 def print_section(console: Console, section: blocks.Section, depth: int, top: int) -> None:
@@ -113,13 +131,43 @@ def print_section(console: Console, section: blocks.Section, depth: int, top: in
     if section.title and shown and not isinstance(shown[0], blocks.Table):
         print_heading(console, section.title)
     for one in shown:
-        if isinstance(one, blocks.Table):
-            print_block_table(console, one, top, titled=one is shown[0] or one.caption != section.title)
-        elif isinstance(one, blocks.Items):
-            for item in one.items:
-                print_line(console, (spoken(item), "dim"), hang=2)
-        elif isinstance(one, blocks.Line):
-            print_line(console, (spoken(one.spans), "dim" if one.look == "note" else ""), hang=2)
+        _print_block(
+            console, one, top, titled=one is shown[0] or getattr(one, "caption", "") != section.title
+        )
+
+
+def print_document(console: Console, of: blocks.Section) -> None:
+    """Print a document whole, but for its title and its pictures."""
+    for one in of.blocks:
+        if isinstance(one, blocks.Section):
+            print_heading(console, one.title)
+            print_document(console, one)
+        else:
+            _print_block(console, one, MOST_ROWS)
+
+
+def print_titled(console: Console, of: blocks.Section) -> None:
+    """Print a document under its title, which says what there is to say first."""
+    print_line(console, (of.title, "bold"), indent=0)
+    print_document(console, of)
+
+
+def _print_block(console: Console, one: blocks.Block, top: int, *, titled: bool = True) -> None:
+    if isinstance(one, blocks.Table):
+        print_block_table(console, one, top, titled=titled)
+    elif isinstance(one, blocks.Items):
+        for item in one.items:
+            print_line(console, *_styled(item, "dim" if one.look == "facts" else ""), hang=2)
+    elif isinstance(one, blocks.Line):
+        style = {"note": "dim", "first": "bold"}.get(one.look, "")
+        first = one.look == "first"
+        print_line(console, *_styled(one.spans, style), indent=0 if first else 2, hang=0 if first else 2)
+
+
+def _styled(spans: Sequence[blocks.Span], style: str) -> list[tuple[str, str]]:
+    return [
+        (spoken([one]), f"bold {style}".strip() if isinstance(one, blocks.Strong) else style) for one in spans
+    ]
 
 
 def spoken(spans: Sequence[blocks.Span]) -> str:
@@ -128,38 +176,24 @@ def spoken(spans: Sequence[blocks.Span]) -> str:
 
 
 def print_block_table(console: Console, table: blocks.Table, top: int, *, titled: bool = True) -> None:
-    """Print the first rows of a table under its title; the last columns fall away where the terminal is too narrow for them."""
-    found = document.plain(table, top)
-    while len(found.header) > 2 and _width(console, found) > console.width:
-        found = document.Table(found.header[:-1], [row[:-1] for row in found.rows], left=found.left)
-    if titled:
+    """Print the first rows of a table under its title; spare columns, then the last ones, fall away where the terminal is too narrow for them."""
+    figures = blocks.without(table, "said")
+    found = blocks.flat(figures, top)
+    if _width(console, found, 0) > console.width:
+        found = blocks.flat(blocks.without(figures, "spare"), top)
+    while len(found.heads) > 2 and _width(console, found, 1) > console.width:
+        found = blocks.Flat(found.heads[:-1], found.right[:-1], [row[:-1] for row in found.rows], found.left)
+    if titled and table.caption:
         print_heading(console, table.caption)
-    print_fitted(console, found)
+    said = [" ".join(cell.text for cell in row.cells) for row in blocks.only(table, "said").rows[:top]]
+    print_fitted(console, found, said)
     print_more(console, found.left, top=False)
 
 
-def _width(console: Console, table: document.Table) -> int:
-    """Columns of a table whose first cells have lines of their own."""
-    rest = table_lines(console, table.header[1:], [row[1:] for row in table.rows])
-    return 4 + max(map(len, rest), default=0)
-
-
-def print_blocks(console: Console, blocks: Sequence[document.Block]) -> None:
-    """Print a document: its title is left out, its first paragraph stands out."""
-    opened = False
-    for block in blocks:
-        if isinstance(block, document.Heading) and block.level > 1:
-            print_heading(console, block.text)
-        elif isinstance(block, document.Paragraph):
-            text = "".join(block.spans)
-            print_line(console, text if opened else (text, "bold"), indent=2 if opened else 0)
-            opened = True
-        elif isinstance(block, document.Items):
-            for item in block.items:
-                print_line(console, "".join(item))
-        elif isinstance(block, document.Table):
-            left = [column for column, right in enumerate(block.right) if not right]
-            print_table(console, block.header, block.rows, left=left)
+def _width(console: Console, table: blocks.Flat, first: int) -> int:
+    """Columns of the terminal that a table needs from its `first` column on."""
+    texts = [[cell.text for cell in row[first:]] for row in table.rows]
+    return 2 + 2 * first + max(map(len, table_lines(console, table.heads[first:], texts)), default=0)
 
 
 def print_more(console: Console, left: int, *, top: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.report import (
-    beside,
     blocks,
     first,
     lanes,
@@ -30,6 +29,7 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.blocks import Section
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.markdown import render_markdown
 from tracediff.report.pictures import divergence, runs
@@ -57,20 +57,24 @@ def render_html(result: Result) -> str:
         pictures=pictures.for_page(result),
         divergence=divergence,
         kernels=kernels,
-        kernels_listed=listed_kernels(kernels),
         asked=sections.asked(result),
         sections=sections.sections(result),
-        alone=False,
-        **beside.context(result),
-        **own_files(["lanes.js"], beside.styles(result)),
+        **own_files(["lanes.js"]),
         **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
     )
 
 
-def listed_kernels(kernels: list[rows.PhaseKernels]) -> set[int]:
-    """Rows of the result that the page lists with an anchor: those of the first phase."""
-    of = kernels[0]
-    return {of.places[id(row)] for one in (of.beyond, of.still, of.unknown) for row in one.rows}
+def document(sections: Sequence[Section]) -> str:
+    """Write sections whole, as a page without scripts."""
+    return (
+        templates.html_environment()
+        .get_template("document.html.j2")
+        .render(
+            sections=sections,
+            stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("document.css")),
+            **helpers() | {"full": False},
+        )
+    )
 
 
 def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:
@@ -96,8 +100,8 @@ def _policy(script: str) -> str:
 _TYPOGRAPHY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w.])-(?=<?\d)"), "\u2212"),
     (re.compile(r"(?<=\d) %"), "\u202f%"),
-    (re.compile(r"(?<=\d) us\b(?!-)"), "\u00a0\u00b5s"),
-    (re.compile(r"(?<=\d) (ns|ms|s)\b(?!-)"), "\u00a0\\1"),
+    (re.compile(r"(?<=[\d\]]) us\b(?!-)"), "\u00a0\u00b5s"),
+    (re.compile(r"(?<=[\d\]]) (ns|ms|s)\b(?!-)"), "\u00a0\\1"),
     (re.compile(r" -> "), " \u2192 "),
 )
 
@@ -150,6 +154,7 @@ def helpers() -> dict[str, Any]:
         "kind_of": blocks.span_kind,
         "part_names": blocks.PARTS,
         "two": True,  # sides
+        "full": True,  # the page has our styles and script
         "workload": workloads.workload,
         "workload_name": workloads.workload_name,
         "workloads": workloads,

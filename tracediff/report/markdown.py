@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tracediff.model import Finding, GateOutcome, Outcome, Result, Verdict
+from tracediff.model import GateOutcome, Outcome, Result, Verdict
 from tracediff.report import (
     beside,
     blocks,
+    document,
     first,
     launch_words,
-    phase_table,
     phrases,
     sections,
     units,
@@ -103,14 +103,9 @@ def parts(result: Result, top: int = 10, link: str = "", pictures: Sequence[str]
 
 def _answers(result: Result) -> str:
     """What was asked of kernels, and nothing else but the verdict."""
-    template = markdown_environment(words.unit(result)).get_template("kernel_answers.md.j2")
-    return template.render(
-        r=result,
-        answers=[
-            (one.text, blocks.printed(blocks.Section("", "", sections.answer(result, one)), 1))
-            for one in result.kernel_answers
-        ],
-        verdict=result.headline.text or words.VERDICTS[result.verdict].word,
+    shown = sections.answered(result)
+    return document.report_markdown(
+        result.tool, shown, 1, 120, "Every row is in the JSON (`kernel_answers`)."
     )
 
 
@@ -146,7 +141,7 @@ def _opening(result: Result, link: str, pictures: Sequence[str]) -> str:
 
 def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> dict[str, object]:
     causes, _ = words.listed(result)
-    phases, verdict = phase_table.table(result), words.VERDICTS[result.verdict]
+    verdict = words.VERDICTS[result.verdict]
     page = link if re.search(r"\.html?$", link) else ""
     comparable = result.verdict != "not_comparable"
     judged = any(phase.judged for phase in result.phases)
@@ -155,35 +150,17 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
     return {
         "what": Markdown(f"**{verdict.sign} {markdown_prose(what, 700)}**"),
         "lines": others,
-        "causes": [_cause(result, one, page, width) for one in causes[:CAUSES]],
+        "causes": sections.causes(result, causes[:CAUSES], width, page),
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
         "differs": next(
             (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
         ),
         "not_compared": _not_compared(result),
         "gates": _gates(result, width),
-        "phases": phases,
-        "comparable": comparable,
+        "phases": sections.phases_in_text(result),
         "side_lines": [shorten(line, 350) for line in beside.gists(result)],
         "links": _links(link, page, pictures),
     }
-
-
-def _cause(result: Result, finding: Finding, page: str, width: int) -> Markdown:
-    """`**Host work in _schedule**: +62.4 ± 7.0 us per generation step; confirmed, in all 4 of 4 runs; thread executor`."""
-    title = Markdown(f"**{markdown_prose(words.sentence(shorten(finding.title, width)))}**")
-    if page:
-        title = Markdown(f"[{title}]({page}#finding-{finding.rank})")
-    held = words.held(result, finding)
-    facts = [
-        words.brief_size(finding, words.unit(result)),
-        f"{words.evidence(finding, result)}{f', {held}' if held and finding.level != 'within_noise' else ''}",
-        words.explains(finding, result),
-        words.parts_line(finding, words.finding_scale([finding])),
-    ]
-    place = [f"{name} {markdown_code(value, min(width, 60))}" for name, value in words.places(finding)[:2]]
-    said = [markdown_prose(one) for one in facts if one] + place
-    return Markdown(f"- {title}: {'; '.join(said)}")
 
 
 def _not_compared(result: Result) -> str:
@@ -257,7 +234,7 @@ def _folded(
         "top": rows,
         "rows": rows,
     }
-    return _render("_comment_folded.md.j2", result, values | beside.context(result), width)
+    return _render("_comment_folded.md.j2", result, values, width)
 
 
 def _trust(result: Result) -> list[str]:

@@ -1,6 +1,6 @@
 """The table of phases as data: the typical step of each phase, its mean where that differs, its start, then the mean of all steps.
 
-`lines` has a row for each of these, for pages; `table` one for each phase, in words and in one unit, for the terminal and Markdown.
+`lines` has a row for each of these, for pages; `main` those of the terminal, Markdown and notebooks.
 """
 
 from __future__ import annotations
@@ -69,58 +69,13 @@ def short(rows: list[PhaseLine]) -> list[PhaseLine]:
     return [row for row in rows if row.kind != "start"]
 
 
-@dataclass(frozen=True)
-class PhaseRow:
-    """A phase, or all compared steps together, in words without unit; empty where it does not apply."""
-
-    phase: str
-    verdict: words.VerdictWords | None
-    baseline: str  # of the typical step
-    candidate: str
-    delta: str
-    percent: str
-    repeat: str  # the 95 % interval: `+289.0 to +463.1`
-    time: str  # of all step time, both sides
-    unjudged: str  # why there is no verdict
-
-    @property
-    def word(self) -> str:
-        """`Slower`, `too few steps`."""
-        return self.verdict.word if self.verdict else self.unjudged
-
-
-@dataclass(frozen=True)
-class PhaseTable:
-    """Phases in the order of `lines`, and all steps together as the last row where there are several."""
-
-    unit: str
-    rows: list[PhaseRow]
-
-
-def table(result: Result) -> PhaseTable:
-    """Return a row for each phase: verdict, typical step on both sides, change, interval; its mean, where that differs."""
+def main(result: Result) -> tuple[list[PhaseLine], units.Scale]:
+    """Return the rows that text formats have, and the one scale of all: each phase, its mean where that differs, all steps where there are several."""
     every = lines(result)
-    main = [line for line in every if line.kind in ("typical", "mean")]
-    sizes = [max(line.change.baseline_ns, line.change.candidate_ns) for line in main]
+    found = [line for line in every if line.kind in ("typical", "mean")]
+    sizes = [max(line.change.baseline_ns, line.change.candidate_ns) for line in found]
     scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
-    shown = main if len({line.phase for line in main}) == 1 else [*main, every[-1]]
-    return PhaseTable(scale.unit, [_row(line, scale) for line in shown])
-
-
-def _row(line: PhaseLine, scale: units.Scale) -> PhaseRow:
-    found = line.measured
-    assert found is not None  # typical steps and means have an interval
-    return PhaseRow(
-        phase=line.name,
-        verdict=words.VERDICTS[line.verdict] if line.verdict else None,
-        baseline=scale.number(found.baseline_ns),
-        candidate=scale.number(found.candidate_ns),
-        delta=scale.signed(found.delta_ns),
-        percent=units.percent(found.delta_ns, found.baseline_ns),
-        repeat=scale.span(found.ci_low_ns, found.ci_high_ns),
-        time=line.time_share,
-        unjudged=line.unjudged,
-    )
+    return found if len({line.phase for line in found}) == 1 else [*found, every[-1]], scale
 
 
 def odd_runs(result: Result) -> list[tuple[str, OddRun]]:

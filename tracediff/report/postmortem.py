@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
-
-from markupsafe import Markup
 
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, KernelRow, Result, RunInput
@@ -20,40 +19,43 @@ from tracediff.report import (
     beside,
     document,
     first,
+    html,
     launch_words,
     palette,
-    phase_table,
     phrases,
     pictures,
     sections,
-    templates,
     units,
     waterfall,
     words,
     workloads,
 )
-from tracediff.report.blocks import Code, Fill, Strong
-from tracediff.report.document import (
+from tracediff.report.blocks import (
     Block,
+    Code,
     Figure,
-    Heading,
+    Fill,
     Items,
+    Line,
     Listing,
-    Number,
-    Paragraph,
+    Section,
     Span,
+    Strong,
     Table,
-    of_section,
-    plain,
+    flattened,
+    grid,
+    printed,
+    without,
 )
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import neutral
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
 _MOST_GATES = 20
-_LONGEST = 400  # characters of a name
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
+_LONGEST = 400  # characters of a name
+_DRAWN = ("waterfall", "step-strip")
 
 
 def file_names(path: Path) -> list[Path]:
@@ -65,7 +67,10 @@ def file_names(path: Path) -> list[Path]:
     if suffix in _HTML:
         return [path]
     if suffix in _MARKDOWN:
-        return [path, *(path.with_name(f"{path.stem}-waterfall.{kind}") for kind in pictures.KINDS)]
+        return [
+            path,
+            *(path.with_name(f"{path.stem}-{name}.{kind}") for name in _DRAWN for kind in pictures.KINDS),
+        ]
     raise TracediffError(
         "postmortem-format",
         f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
@@ -77,69 +82,73 @@ def file_names(path: Path) -> list[Path]:
 def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     """Return every file and its content."""
     result = neutral(result)
-    blocks = _build(result)
     names = file_names(path)
     if len(names) == 1:
-        return {path: page(blocks, pictures.of_fall(waterfall.build(result))).encode()}
-    drawn = pictures.files(result, ["waterfall"])
-    files = {one: drawn[f"waterfall{one.suffix}"] for one in names[1:]}
-    image = f"![Step-time waterfall, drawn]({quote(names[-1].name)})"
-    text = document.markdown(blocks, _LONGEST, image) + "\n\n"
+        return {path: html.document(build(result)).encode()}
+    drawn = pictures.files(result, _DRAWN)
+    files = {
+        path.with_name(f"{path.stem}-{name}"): data for name, data in drawn.items() if name != pictures.INDEX
+    }
+    text = document.markdown(build(result, path.stem), _LONGEST)
     return {path: text.encode(), **files}
-
-
-def page(blocks: Sequence[document.Block], drawing: str = "") -> str:
-    """Return a document as a page; `drawing`: of its figure."""
-    template = templates.html_environment().get_template("postmortem.html.j2")
-    # The palette and a drawing of fixed words: the only text of the page that is not escaped.
-    return template.render(
-        blocks=blocks,
-        style=document.style,
-        longest=_LONGEST,
-        shorten=shorten,
-        title=next(block.text for block in blocks if isinstance(block, document.Heading)),
-        stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("postmortem.css")),
-        drawing=Markup(drawing),
-    )
 
 
 # The sections, in their order.
 
 
-def _build(result: Result) -> list[Block]:
-    """Return the document's blocks; the result is already free of control characters."""
-    return [
-        *_opening(result),
-        *_summary(result),
-        *_impact(result),
-        *_cause(result),
-        *_certainty(result),
-        *_actions(result),
-        Heading(1, "Evidence"),
-        *_where(result),
+def build(result: Result, stem: str = "") -> list[Section]:
+    """The document of a result without control characters; stem: the name that its pictures begin with, where they lie beside it."""
+    head, *opening = _opening(result)
+    first_page: list[Block] = [
+        *opening, _summary(result), _impact(result), _timeline(result), _cause(result), _certainty(result), _actions(result),
+    ]  # fmt: skip
+    evidence: list[Block] = [
+        _where(result, stem),
+        *_every_step(result, stem),
         *_evidence(result),
-        *_sections(result),
-        *_gates(result),
-        *ruled_out(result),
-        *_timeline(),
-        *_conclusion(),
-        Heading(1, "Appendix"),
-        *_small_causes(result),
-        *_queries(result),
-        *_measured(result),
+        *_measurements(result),
     ]
+    appendix: list[Block] = [*_small_causes(result), *_queries(result), _measured(result)]
+    return [
+        _part(head, first_page),
+        _part("Evidence", [*evidence, *_gates(result), ruled_out(result), _conclusion()]),
+        _part("Appendix", appendix),
+    ]
+
+
+def _part(title: str, blocks: Sequence[Block]) -> Section:
+    return Section("", title, blocks)
+
+
+def _line(*spans: Span) -> Line:
+    return Line(spans)
 
 
 # The first page.
 
 
-def _opening(result: Result) -> list[Block]:
-    blanks = ["Owner", "Service, model, hardware", "Change under suspicion (commit, pull request)"]
-    blanks += ["Began, detected, resolved"]
-    return [
-        Heading(1, f"Post-mortem: {_title(result)}"),
-        Table(["", ""], [["Status", "draft"], *([name, Fill("")] for name in blanks)]),
-    ]
+def _opening(result: Result) -> tuple[str, Table]:
+    """The title, and what the document is of: what the captures say of the machine is filled in."""
+    blanks = ["Owner", "Service and model", "Change under suspicion (commit, pull request)"]
+    rows: list[Sequence[Span]] = [["Status", "draft"], *([name, Fill("")] for name in blanks)]
+    rows += [[name, _of_both(result, check)] for name, check in _MACHINE if _of_both(result, check)]
+    if started := sorted(one for one in _recorded(result).values() if one):
+        rows.append(["Recorded (UTC)", units.arrow((started[0], started[-1]), " to ")])
+    return f"Post-mortem: {_title(result)}", grid("opening", ["", ""], rows, look="facts")
+
+
+_MACHINE = (
+    ("GPU", "gpu"), ("GPUs of a run", "gpu_count"), ("Driver", "driver"), ("CUDA", "cuda"), ("CPU cores", "cpu_cores"),
+    ("Nsight Systems", "nsys"),
+)  # fmt: skip
+_UNKNOWN = ("", "?", "unknown")
+
+
+def _of_both(result: Result, name: str) -> str:
+    """What a check found on both sides; empty where neither is known."""
+    found = next((one for one in result.comparability.checks if one.name == name), None)
+    sides = (found.baseline, found.candidate) if found else ()
+    return units.arrow(one for one in sides if one not in _UNKNOWN)
 
 
 def _title(result: Result) -> str:
@@ -148,62 +157,56 @@ def _title(result: Result) -> str:
     return first.change(result) if moved else words.VERDICTS[result.verdict].word
 
 
-def _summary(result: Result) -> list[Block]:
+def _summary(result: Result) -> Section:
     what, *others = first.lines(result)
-    labels: list[Span] = [
-        "Baseline: ", Code(result.inputs.baseline.label), ". Candidate: ", Code(result.inputs.candidate.label), ".",
-    ]  # fmt: skip
-    return [
-        Heading(2, "Summary"),
-        Paragraph([Strong(what)]),
-        *(Paragraph([line]) for line in others),
-        Paragraph(labels),
-        Paragraph([Fill("What users noticed, in two sentences.")]),
-    ]
+    inputs = result.inputs
+    labels = _line(
+        "Baseline: ", Code(inputs.baseline.label), ". Candidate: ", Code(inputs.candidate.label), "."
+    )
+    said = [_line(Strong(what)), *map(_line, others), labels]
+    return _part("Summary", [*said, _line(Fill("What users noticed, in two sentences."))])
 
 
-def _impact(result: Result) -> list[Block]:
-    blocks: list[Block] = [Heading(2, "Impact")]
+def _impact(result: Result) -> Section:
+    blocks: list[Block] = []
     if result.kpi:
-        blocks.append(Paragraph([beside.renderer(result.kpi).gist(result.kpi)]))
+        blocks.append(_line(beside.renderer(result.kpi).gist(result.kpi)))
     elif result.verdict not in ("no_change", "not_comparable"):
-        blocks.append(Paragraph(["No benchmark was given, so the effect on users is not measured here."]))
-    blocks += [*_phases(result), *_throughput(result)]
-    return [*blocks, Paragraph([Fill("Requests, users, hours and cost affected.")])]
-
-
-def _phases(result: Result) -> list[Block]:
-    """The typical step of each phase, and its mean where that differs."""
-    if not result.phases or result.verdict == "not_comparable":
-        return []
-    found = phase_table.table(result)
-    rows: list[list[Span]] = [
-        [f"{row.phase}: {row.word}" if row.word else row.phase, Number(f"{row.baseline} → {row.candidate}"), Number(f"{row.delta} ({row.percent})"), Number(row.repeat)]
-        for row in found.rows
-    ]  # fmt: skip
-    header = [f"{found.unit} per {words.unit(result)}", "Before → after", "Change", "A repeat (95 %)"]
-    return [Table(header, rows)]
+        blocks.append(_line("No benchmark was given, so the effect on users is not measured here."))
+    if result.phases and result.verdict != "not_comparable":
+        blocks.append(without(sections.phases_in_text(result), "spare"))
+    blocks += _throughput(result)
+    return _part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
 
 
 def _throughput(result: Result) -> list[Block]:
-    """What the change of the typical step means for tokens per second, where it would repeat."""
+    """What the change of the typical step that generates tokens means for tokens per second, where it would repeat."""
     phase = first.lead(result)
     if (
         phase is None
         or phase.typical is None
+        or phase.phase != "generation"
         or result.verdict not in words.MOVED
         or result.verdict_facts.basis != "phase"
     ):
         return []
     before, after = phase.typical.baseline_ns, phase.typical.baseline_ns + phase.typical.delta_ns
-    if phase.phase not in ("generation", "step") or min(before, after) <= 0 or words.whole_captures(result):
+    if min(before, after) <= 0:
         return []
     change = units.percent(before - after, after)
     return [
-        Paragraph(
-            [f"Where this step bounds serving, output per second at the same batch changes by {change}."]
-        )
+        _line(f"Where this step bounds serving, output per second at the same batch changes by {change}.")
     ]
+
+
+def _timeline(result: Result) -> Section:
+    """What happened when: the captures' times are known, the rest is the author's."""
+    rows: list[list[Span]] = [
+        [started, f"{side} recorded: {run}"] for (side, run), started in sorted(_recorded(result).items(), key=lambda one: one[1])[:MOST] if started
+    ]  # fmt: skip
+    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
+    rows += [[Fill(""), Fill(event)] for event in events]
+    return _part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
 
 
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -213,35 +216,26 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
     return main, [one for one in listed if one not in main]
 
 
-def _cause(result: Result) -> list[Block]:
-    blocks: list[Block] = [Heading(2, "Cause")]
+def _cause(result: Result) -> Section:
     main, _ = _main(result)
-    items: list[list[Span]] = []
-    for finding in main[:FIRST]:
-        held = words.held(result, finding) if finding.level != "within_noise" else ""
-        facts = (words.explains(finding, result), words.evidence(finding, result), held)
-        said = "; ".join(one for one in facts if one)
-        size = words.brief_size(finding, words.unit(result))
-        items.append([Strong(f"{words.sentence(shorten(finding.title, 140))}: "), f"{size}; {said}."])
-    if items:
-        blocks.append(Items(items))
-    elif not launch_words.by_launch(result):
-        blocks.append(Paragraph(["No single cause holds 1 % of the step."]))
-    blocks += [Paragraph([f"{phrases.REMARK}: {text}"]) for text in phrases.remarks(result)]
-    return [*blocks, Paragraph([Fill("What in the code explains this.")])]
+    blocks: list[Block] = [sections.causes(result, main[:FIRST], 140)] if main else []
+    if not main and not launch_words.by_launch(result):
+        blocks.append(_line("No single cause holds 1 % of the step."))
+    blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
+    return _part("Cause", [*blocks, _line(Fill("What in the code explains this."))])
 
 
-def _certainty(result: Result) -> list[Block]:
+def _certainty(result: Result) -> Section:
     runs, steps = result.step.runs, result.step.steps
     said = [
         words.VERDICTS[result.verdict].meaning,
         f"{units.pair(runs.baseline, runs.candidate)} runs and {units.pair(steps.baseline, steps.candidate)} steps were compared.",
         workloads.step_share(result),
     ]  # fmt: skip
-    return [Heading(2, "Certainty"), Paragraph([" ".join(one for one in said if one)])]
+    return _part("Certainty", [_line(" ".join(one for one in said if one))])
 
 
-def _actions(result: Result) -> list[Block]:
+def _actions(result: Result) -> Section:
     main, _ = _main(result)
     advised = main[:FIRST] if result.verdict not in ("no_change", "not_comparable") else []
     steps = dict.fromkeys(finding.next.rstrip(".") for finding in advised if finding.next)
@@ -250,36 +244,48 @@ def _actions(result: Result) -> list[Block]:
         ["Gate it in continuous integration (docs/ci.md): ", Fill("owner, by when")],
         [Fill("What would have caught it earlier, what would have limited it: owner, by when")],
     ]
-    return [Heading(2, "Action"), Items(items, boxes=True)]
+    return _part("Action", [Items(items, "boxes")])
 
 
 # Evidence.
 
 
-def _where(result: Result) -> list[Block]:
+def _where(result: Result, stem: str) -> Section:
     figure = waterfall.build(result)
-    return [
-        Heading(2, f"Where the time of a {figure.of_what} went"),
-        Figure(waterfall.text_figure(figure)),
-        Paragraph(
-            [
-                f"Every instant of a {figure.unit} belongs to exactly one category"
-                f" (largest residual: {result.accounting.residual_ns} ns)."
-            ]
-        ),
-    ]
+    drawn = Figure(
+        pictures.of_fall(figure),
+        "Step-time waterfall, drawn",
+        waterfall.text_figure(figure),
+        _file(stem, "waterfall"),
+    )
+    residual = result.accounting.residual_ns
+    tiles = (
+        f"Every instant of a {figure.unit} belongs to exactly one category (largest residual: {residual} ns)."
+    )
+    return _part(f"Where the time of a {figure.of_what} went", [drawn, _line(tiles)])
 
 
-def _evidence(result: Result) -> list[Block]:
+def _file(stem: str, name: str) -> str:
+    return quote(f"{stem}-{name}.png") if stem else ""
+
+
+def _every_step(result: Result, stem: str) -> list[Section]:
+    """The steps in their order, where rare ones make the change: which they are is seen there alone."""
+    if result.observed.stops is None or (drawn := pictures.one(result, "step-strip")) is None:
+        return []
+    return [_part(drawn.title, [Figure(drawn.svg, drawn.title, drawn.described, _file(stem, "step-strip"))])]
+
+
+def _evidence(result: Result) -> list[Section]:
     main, _ = _main(result)
-    blocks = [block for finding in main[:MOST] for block in _evidence_of(finding, result)]
+    found = [_evidence_of(finding, result) for finding in main[:MOST]]
     if launch_words.by_launch(result):
-        table = plain(sections.table(result, "launches", launch_words.ordered(result)), MOST)
-        blocks = [Heading(2, table.title), table, *blocks]
-    return blocks
+        table = sections.table(result, "launches", launch_words.ordered(result))
+        found.insert(0, _part(table.caption, [_told(table, table.caption)]))
+    return found
 
 
-def _evidence_of(finding: Finding, result: Result) -> list[Block]:
+def _evidence_of(finding: Finding, result: Result) -> Section:
     evidence, unit = finding.evidence, words.unit(result)
     scale = words.finding_scale([finding])
     items: list[list[Span]] = []
@@ -313,34 +319,41 @@ def _evidence_of(finding: Finding, result: Result) -> list[Block]:
         items.append([f"{words.sentence(words.what_is_counted(finding))}: {counts}"])
     if finding.note:
         items.append([finding.note])
-    blocks: list[Block] = [Heading(2, f"Cause {finding.rank}: {words.sentence(finding.title)}"), Items(items)]
+    blocks: list[Block] = [Items(items)]
     if evidence.moments:
-        blocks += [Paragraph([f"Where to look in {words.viewer(result)}:"]), _moments(finding)]
-    return blocks
+        blocks += [_line(f"Where to look in {words.viewer(result)}:"), _moments(finding)]
+    return _part(f"Cause {finding.rank}: {words.sentence(finding.title)}", blocks)
 
 
 def _moments(finding: Finding) -> Table:
     rows: list[list[Span]] = [
         [
-            moment.side, Code(moment.run), Number(f"{moment.start_ns / 1e9:.6f} s"),
+            moment.side, Code(moment.run), f"{moment.start_ns / 1e9:.6f} s",
             f"{moment.what}, {(moment.end_ns - moment.start_ns) / 1e3:,.1f} us",
         ]
         for moment in finding.evidence.moments
     ]  # fmt: skip
-    return Table(["Side", "Capture", "From", ""], rows)
+    return grid("moments", ["Side", "Capture", "From", ""], rows, right=(2,))
 
 
-def _sections(result: Result) -> list[Block]:
+def _measurements(result: Result) -> list[Section]:
     """What was measured beside the traces."""
-    blocks: list[Block] = []
-    if result.kpi:
-        blocks += of_section(beside.renderer(result.kpi).section(result.kpi), LISTED)
-    if result.latencies:
-        blocks += beside.renderer(result.latencies).document(result.latencies)
-    return blocks
+    return [
+        _part(one.title, [_told(block, one.title) for block in printed(one, 1)])
+        for one in beside.sections(result)
+    ]
 
 
-def _gates(result: Result) -> list[Block]:
+def _told(block: Block, title: str) -> Block:
+    """The first rows of a table, whose caption does not repeat the title over it."""
+    if not isinstance(block, Table):
+        return block
+    return replace(
+        flattened(block, LISTED), caption="" if block.caption == title else block.caption, look="plain"
+    )
+
+
+def _gates(result: Result) -> list[Section]:
     """Return what became of the gates; nothing where none were judged."""
     found = result.gates
     if found is None or not found.outcomes:
@@ -349,55 +362,40 @@ def _gates(result: Result) -> list[Block]:
         [Code(one.text), one.outcome + (", warning only" if one.severity == "warning" else ""), one.message]
         for one in found.outcomes[:_MOST_GATES]
     ]
-    left = len(found.outcomes) - _MOST_GATES
-    notes: list[list[Span]] = [[note] for note in found.notes[:_MOST_GATES]]
+    left = max(0, len(found.outcomes) - _MOST_GATES)
+    notes: list[Sequence[Span]] = [[note] for note in found.notes[:_MOST_GATES]]
     notes += [
         [Code(one.text), f": its failure is waived until {one.waiver.expires}: {one.waiver.reason}"]
         for one in found.outcomes
         if one.waiver is not None
     ][:_MOST_GATES]
-    return [
-        Heading(2, "Gates"),
-        Table(["Gate", "Outcome", "What was measured"], rows),
-        *([Paragraph([f"{left} more gates: see the JSON."])] if left > 0 else []),
-        *([Items(notes)] if notes else []),
-    ]
+    table = grid("gates", ["Gate", "Outcome", "What was measured"], rows, left=left, field="gates.outcomes")
+    return [_part("Gates", [table, *([Items(notes)] if notes else [])])]
 
 
 # What was ruled out, and what was not: a change that was not seen is not a change that is not there.
 
 
-def ruled_out(result: Result) -> list[Block]:
+def ruled_out(result: Result) -> Section:
     """Return the section: categories, kernels, the mix of steps, and the circumstances of both captures."""
-    blocks: list[Block] = [Heading(2, "What was ruled out, and why")]
     if result.verdict == "not_comparable":
-        blocks.append(
-            Paragraph(
-                [
-                    "Nothing: the sides are not comparable, and any difference may be one of what differs below."
-                ]
-            )
-        )
+        text = "Nothing: the sides are not comparable, and any difference may be one of what differs below."
+        blocks: list[Block] = [_line(text)]
     else:
         within = f"{100 * NEGLIGIBLE:.0f} % of a step"
-        blocks += [
-            Paragraph(
-                [
-                    f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
-                    "nothing is ruled out."
-                ]
+        blocks = [
+            _line(
+                f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
+                "nothing is ruled out."
             ),
-            Table(["Possible cause", "Change (95 %)", "", ""], _categories(result)),
+            grid("ruled out", ["Possible cause", "Change (95 %)", "", ""], _categories(result), right=(1,)),
         ]
     checks = result.comparability.checks
     same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
     other = [check for check in checks if check not in same]
     if same:
         rows: list[list[Span]] = [[check.name, Code(check.baseline)] for check in same]
-        blocks += [
-            Paragraph(["Circumstances that are the same on both sides:"]),
-            Table(["", "Value"], rows),
-        ]
+        blocks += [_line("Circumstances that are the same on both sides:"), grid("same", ["", "Value"], rows)]
     if other:
         harmless = {"ok": "no obstacle to comparing", "warn": "not ruled out", "fail": "not comparable"}
         rows = [
@@ -410,10 +408,10 @@ def ruled_out(result: Result) -> list[Block]:
             for check in other
         ]
         blocks += [
-            Paragraph(["Circumstances that differ:"]),
-            Table(["", "Baseline", "Candidate", ""], rows),
+            _line("Circumstances that differ:"),
+            grid("other", ["", "Baseline", "Candidate", ""], rows),
         ]
-    return blocks
+    return _part("What was ruled out, and why", blocks)
 
 
 def _categories(result: Result) -> list[list[Span]]:
@@ -432,7 +430,7 @@ def _categories(result: Result) -> list[list[Span]]:
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
             if flag := words.category_missing(result, key):
-                rows.append([label, Number(""), "not ruled out", f"not captured; {flag} shows it"])
+                rows.append([label, "", "not ruled out", f"not captured; {flag} shows it"])
             continue
         if key not in books.delta or key in found or books.level.get(key, "within_noise") != "within_noise":
             continue  # it moved: it is among the causes
@@ -442,7 +440,7 @@ def _categories(result: Result) -> list[list[Span]]:
         interval = (
             "" if absent or low is None or high is None else f" ({scale.signed(low)} to {scale.signed(high)})"
         )
-        rows.append([label, Number(f"{scale.delta(delta)}{interval}"), *judged])
+        rows.append([label, f"{scale.delta(delta)}{interval}", *judged])
     return [*rows, *_kernels(result), _mix(result)]
 
 
@@ -490,8 +488,8 @@ def _kernels(result: Result) -> list[list[Span]]:
     worst = max((max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still), default=0.0)
     scale = units.scale_for([worst, *(row.delta_ns for row in unknown)])
 
-    def largest(rows: Sequence[KernelRow]) -> Number:
-        return Number(f"largest {scale.delta(max((row.delta_ns for row in rows), key=abs))}")
+    def largest(rows: Sequence[KernelRow]) -> str:
+        return f"largest {scale.delta(max((row.delta_ns for row in rows), key=abs))}"
 
     if still:
         small = worst <= NEGLIGIBLE * result.step.baseline_ns
@@ -514,32 +512,22 @@ def _mix(result: Result) -> list[Span]:
     )
     return [
         "another batch mix",
-        Number(scale.delta(mix.batch_mix_ns)),
+        scale.delta(mix.batch_mix_ns),
         "ruled out" if small else "not ruled out",
         text,
     ]
 
 
-def _timeline() -> list[Block]:
-    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
-    return [
-        Heading(2, "Timeline"),
-        Table(["When (UTC)", "What happened"], [[Fill(""), Fill(event)] for event in events]),
-    ]
-
-
-def _conclusion() -> list[Block]:
+def _conclusion() -> Section:
     blanks = ["Root cause", "Trigger", "Why it was not caught before release", "What limited the damage"]
-    return [
-        Heading(2, "Root cause and lessons"),
-        Table(["", ""], [[blank, Fill("")] for blank in blanks]),
-    ]
+    rows: list[list[Span]] = [[blank, Fill("")] for blank in blanks]
+    return _part("Root cause and lessons", [grid("lessons", ["", ""], rows, look="facts")])
 
 
 # The appendix.
 
 
-def _small_causes(result: Result) -> list[Block]:
+def _small_causes(result: Result) -> list[Section]:
     """Causes of less than 5 % of the change, and those that are not told above."""
     main, small = _main(result)
     rest = [*main[MOST:], *small]
@@ -547,35 +535,31 @@ def _small_causes(result: Result) -> list[Block]:
         return []
     rows: list[list[Span]] = [
         [
-            Number(str(one.rank)), words.sentence(one.title), words.brief_size(one, words.unit(result)),
+            f"{one.rank}", words.sentence(one.title), words.brief_size(one, words.unit(result)),
             words.evidence(one, result),
         ]
         for one in rest[:LISTED]
     ]  # fmt: skip
-    left = len(rest) - LISTED
-    return [
-        Heading(2, "Smaller causes"),
-        Table(["", "Cause", "Change", "Evidence"], rows),
-        *([Paragraph([f"{left} more are in the HTML report."])] if left > 0 else []),
-    ]
+    left = max(0, len(rest) - LISTED)
+    heads = ["", "Cause", "Change", "Evidence"]
+    return [_part("Smaller causes", [grid("causes", heads, rows, right=(0,), left=left, field="findings")])]
 
 
-def _queries(result: Result) -> list[Block]:
+def _queries(result: Result) -> list[Section]:
     main, _ = _main(result)
-    blocks: list[Block] = []
-    for finding in main[:MOST]:
-        if finding.evidence.query:
-            blocks += [Heading(3, f"Cause {finding.rank}"), Listing(finding.evidence.query, "sql")]
-    said = Paragraph(
-        [
-            Code("tracediff query BASELINE CANDIDATE"),
-            " and one of these shows what both sides have of a cause.",
-        ]
+    found = [
+        _part(f"Cause {finding.rank}", [Listing(finding.evidence.query, "sql")])
+        for finding in main[:MOST]
+        if finding.evidence.query
+    ]
+    said = _line(
+        Code("tracediff query BASELINE CANDIDATE"),
+        " and one of these shows what both sides have of a cause.",
     )
-    return [Heading(2, "Queries"), said, *blocks] if blocks else []
+    return [_part("Queries", [said, *found])] if found else []
 
 
-def _measured(result: Result) -> list[Block]:
+def _measured(result: Result) -> Section:
     steps = result.step.steps
     compared = [stratum for stratum in result.strata if stratum.compared]
     items: list[list[Span]] = [
@@ -600,14 +584,12 @@ def _measured(result: Result) -> list[Block]:
     inputs = [
         _input(name, run, started.get((name, run.name), "")) for name, side in sides for run in side.runs
     ]
-    return [
-        Heading(2, "How it was measured, and its limits"),
-        Items(items),
-        Paragraph(["What it cannot say:"]),
-        Items(limits),
-        Table(["Side", "Capture", "Length, whole steps, found by", "Size, fingerprint"], inputs),
-        Paragraph([f"{result.tool.name} {result.tool.version}."]),
-    ]
+    table = grid(
+        "captures", ["Side", "Capture", "Length, whole steps, found by", "Size, fingerprint"], inputs
+    )
+    tool = _line(f"{result.tool.name} {result.tool.version}.")
+    blocks: list[Block] = [Items(items), _line("What it cannot say:"), Items(limits), table, tool]
+    return _part("How it was measured, and its limits", blocks)
 
 
 def _recorded(result: Result) -> dict[tuple[str, str], str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
+from tracediff.model import Finding, KernelAnswer, KernelRow, PhaseTimes, Result
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -37,12 +37,16 @@ from tracediff.report.blocks import (
     Head,
     Items,
     Line,
+    Link,
     Listing,
     Row,
     Section,
     Span,
+    Strong,
     Table,
+    grid,
 )
+from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 
@@ -140,6 +144,13 @@ def _answers(report: Result) -> Section | None:
     return Section("kernel-answers", "Kernels asked for", parts, depth=0)
 
 
+def answered(report: Result) -> list[Section]:
+    """What was asked of kernels as documents; the last says the verdict on all."""
+    *others, last = [Section("", one.text, answer(report, one)) for one in report.kernel_answers]
+    verdict = Line([f"Of all: {report.headline.text or words.VERDICTS[report.verdict].word}"])
+    return [*others, replace(last, blocks=[*last.blocks, verdict])]
+
+
 def answer(report: Result, one: KernelAnswer) -> list[Block]:
     """What is known of the kernels of a name: by phase, by match and launch shape, and who launches them."""
     own = [report.kernels[at] for at in one.rows]
@@ -200,6 +211,26 @@ def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
                 table(report, name, listed, limit=max(top, len(listed) * (name != "chosen places")), depth=0)
             )
     return found
+
+
+def causes(report: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
+    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
+    items = []
+    for one in found:
+        title = words.sentence(shorten(one.title, width))
+        held = words.held(report, one) if one.level != "within_noise" else ""
+        facts = [
+            words.brief_size(one, _step(report)),
+            ", ".join(text for text in (words.evidence(one, report), held) if text),
+            words.explains(one, report),
+            words.parts_line(one, words.finding_scale([one])),
+        ]
+        name: Span = Link(title, f"finding-{one.rank}", page) if page else Strong(title)
+        item = [name, f": {'; '.join(text for text in facts if text)}"]
+        for what, value in words.places(one)[:2]:
+            item += [f"; {what} ", Code(shorten(value, min(width, 60)))]
+        items.append(item)
+    return Items(items)
 
 
 # The step and its steps
@@ -363,6 +394,49 @@ def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
     texts = ("Verdict", "Baseline -> candidate", "Delta", "A repeat, 95 %", "Of step time", "Steps", "Runs")
     heads = [Head("Phase"), *(Head(text, right=text != "Verdict", look="head") for text in texts)]
     return Table("phases", "Phases: times per step", heads, listed, look="data phases", depth=2)
+
+
+_MOVED = {"bad": "slower", "good": "faster"}  # tone of a verdict -> of its cell
+
+
+def phases_in_text(report: Result) -> Table:
+    """The same for text formats: verdict, typical step of both sides, change, what a repeat would show; the last column is the first to fall away."""
+    shown, scale = phase_table.main(report)
+    listed = []
+    for line in shown:
+        change = line.change
+        both = units.arrow((scale.number(change.baseline_ns), scale.number(change.candidate_ns)))
+        cells = [Cell(line.name), Cell(both)]
+        if report.verdict != "not_comparable":
+            said = words.VERDICTS[line.verdict] if line.verdict else None
+            verdict = Cell(said.word, tone=_MOVED.get(said.tone, "noise")) if said else Cell(line.unjudged)  # type: ignore[arg-type]
+            found = line.measured
+            repeat = scale.span(found.ci_low_ns, found.ci_high_ns) if found else ""
+            percent = units.percent(change.delta_ns, change.baseline_ns)
+            cells = [
+                cells[0],
+                verdict,
+                cells[1],
+                Cell(percent),
+                Cell(repeat),
+                Cell(scale.signed(change.delta_ns)),
+            ]
+        listed.append(cells)
+    heads = [
+        f"{{}} per {_step(report)}",
+        "Verdict",
+        "Before -> after",
+        "Change",
+        "A repeat",
+        "Delta",
+    ]
+    if report.verdict == "not_comparable":
+        heads = [heads[0], heads[2]]
+    made = grid("phases", heads, listed, right=range(len(heads) - 4 if len(heads) > 2 else 1, len(heads)))
+    kept = [
+        replace(head, unit=scale.unit, look="spare" if head.text == "Delta" else "") for head in made.heads
+    ]
+    return replace(made, heads=kept)
 
 
 def _phase(report: Result, line: phase_table.PhaseLine) -> list[Cell]:

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.model.show import Show
-from tracediff.report import (
-    blocks,
-    lanes,
-    pictures,
-    sections,
-    show_words,
-    templates,
-    units,
-    words,
-    workloads,
-)
-from tracediff.report.console import (
-    has_unicode,
-    print_heading,
-    print_line,
-    print_more,
-    print_section,
-    print_table,
-    print_warnings,
-)
-from tracediff.report.escape import markdown_cell, markdown_code, markdown_figure, neutral, shorten
+from tracediff.report import blocks, lanes, pictures, sections, show_words, templates, units, words, workloads
+from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
+from tracediff.report.console import print_section, print_titled, print_warnings
+from tracediff.report.document import report_markdown
+from tracediff.report.escape import neutral
 from tracediff.report.html import helpers, own_files
 from tracediff.report.markdown import LIMIT, cut_to_limit, length
-from tracediff.report.templates import markdown_environment
+
+_BAR = 20  # letters of the longest bar
 
 
 def render_show_html(report: Show) -> str:
@@ -59,21 +44,9 @@ def render_show_html(report: Show) -> str:
     return templates.html_environment().get_template("show.html.j2").render(known)
 
 
-def _printed(report: Show) -> list[tuple[str, Sequence[blocks.Block]]]:
-    """The sections that text formats have, by title."""
-    found = [blocks.titled(one, 1) for one in sections.sections(report) if one.depth <= 1]
-    return [(title, printed) for title, printed in found if printed]
-
-
-# Markdown: the step and what is in it first, the rest folded, within a comment's limit.
-
-
 def render_show_markdown(report: Show, top: int = 10) -> str:
-    """Return the report; `top` is how many idle causes and kernels it shows."""
+    """Return the report within a comment's limit; `top` is how many waits and kernels it shows."""
     report = neutral(report)
-    if report.chosen:
-        text = _steps_markdown(report, top)
-        return text if length(text) < LIMIT else cut_to_limit(text)
     text = ""
     for rows, width in ((100, 160), (50, 160), (20, 120), (10, 80), (5, 60)):
         text = _markdown(report, min(top, 10 * rows), rows, width)
@@ -82,118 +55,100 @@ def render_show_markdown(report: Show, top: int = 10) -> str:
     return cut_to_limit(text)
 
 
-def _steps_markdown(report: Show, top: int) -> str:
-    template = markdown_environment().get_template("show_steps.md.j2")
-    answers = [(one.text, sections.chosen(report, one, top)) for one in report.chosen]
-    return template.render(r=report, answers=answers, top=top)
-
-
 def _markdown(report: Show, top: int, rows: int, width: int) -> str:
-    causes = report.idle[:top]
-    return (
-        markdown_environment()
-        .get_template("show.md.j2")
-        .render(
-            r=report,
-            books=show_words.books(report),
-            left_out=workloads.left_out(report),
-            words=show_words,
-            base=words,
-            units=units,
-            rows=rows,
-            top=top,
-            figure=markdown_figure,
-            code=lambda value: markdown_code(value, width),
-            cell=lambda value: markdown_cell(value, width),
-            idle_scale=units.scale_for([cause.ns for cause in causes]),
-            causes=causes,
-            causes_left=len(report.idle) + report.idle_left_out - len(causes),
-            sections=_printed(report),
-            width=width,
+    if report.chosen:
+        return report_markdown(
+            report.tool, asked(report, top), top, width, "Every row is in the JSON (`chosen`)."
         )
-    )
-
-
-# The terminal: the step, what is in it, what the GPU waited for, what to doubt.
-
-_ALL = 500  # rows of a single step
-_BAR = 40  # columns of the longest bar
+    found = sections.sections(report)
+    folds = [blocks.titled(one, 1) for one in found if one.depth <= 1]
+    folds += [(one.title, blocks.printed(one, 2)) for one in found if one.id == "capture"]
+    said = [[Code(one.slug), f" {one.message}"] for one in report.warnings[:rows]]
+    if missing := words.all_missing(report):
+        said += [[text] for text in missing]
+    if said:
+        count = units.counted(len(report.warnings) + len(missing), "warning")
+        left = len(report.warnings) - rows
+        more = [Line([f"{left} more are in the JSON (warnings)."])] if left > 0 else []
+        folds.append((count, [Items(said), *more]))
+    shown = [(title, printed) for title, printed in folds if printed]
+    note = "Times are means per step. Timelines, distributions and every row are in the HTML report and the JSON."
+    return report_markdown(report.tool, [opening(report, top)], top, width, note, shown)
 
 
 def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
     """Print the report; `top` is how many rows of a list are shown."""
     report = neutral(report)
+    for number, one in enumerate(asked(report, top) or [opening(report, top)]):
+        if number:
+            console.print()
+        print_titled(console, one)
     if report.chosen:
-        _steps(report, console, top)
+        print_warnings(report.warnings, [], console)
         return
-    books = show_words.books(report)
-    print_line(console, (report.sentence, "bold"), indent=0)
-    if show_words.captured(report, "kernels"):
-        print_line(console, f"GPU busy {books.busy}, idle {books.idle}")
-    print_line(
-        console,
-        (
-            f"{show_words.what_a_step_is(report)}; {show_words.runs(report)}; {show_words.spread(report)}",
-            "dim",
-        ),
-    )
-    print_line(console, (show_words.machine(report), "dim"))
-    for text in workloads.left_out(report):
-        print_line(console, (text, "yellow"))
-    _accounting(report, books, console)
-    _idle(report, console, top)
     for section in sections.sections(report):
         if section.depth <= 1:
             print_section(console, section, 1, top)
     print_warnings(report.warnings, words.all_missing(report), console)
 
 
-def _steps(report: Show, console: Console, top: int) -> None:
-    """The steps that were asked for, and nothing else."""
-    for number, one in enumerate(report.chosen):
-        if number:
-            console.print()
-        print_line(console, (one.text, "bold"), indent=0)
-        print_section(console, blocks.Section("", "", sections.chosen(report, one, top)), 1, _ALL)
-    print_warnings(report.warnings, [], console)
+def asked(report: Show, top: int) -> list[Section]:
+    """The single steps that were asked for, and nothing else."""
+    return [Section("", one.text, sections.chosen(report, one, top)) for one in report.chosen]
 
 
-def _accounting(report: Show, books: show_words.Books, console: Console) -> None:
-    print_heading(console, "What is in the time of a step")
-    full = "█" if has_unicode(console) else "#"
-    sd = bool(books.lines and books.lines[0].sd)
-    rows: list[list[str | Text]] = [
-        [line.label, f"{line.time} {books.scale.unit}", line.share, *[Text(f"sd {line.sd}", "dim")] * sd]
-        for line in books.lines
+def opening(report: Show, top: int) -> Section:
+    """The step, what is in its time, and the first `top` of what the GPU waited for."""
+    books = show_words.books(report)
+    said = f"{words.sentence(show_words.what_a_step_is(report))}; {show_words.runs(report)}; {show_words.spread(report)}."
+    busy = [f"GPU busy {books.busy}, idle {books.idle}."] if show_words.captured(report, "kernels") else []
+    facts = [*busy, said, f"{show_words.machine(report)}.", *workloads.left_out(report)]
+    hidden = any(one.hidden for one in books.lines)
+    notes = [Line(["Hidden: behind GPU work, so that it costs nothing."], "note")] if hidden else []
+    parts = [
+        Section("", "What is in the time of a step", [_accounting(report, books), *notes]),
+        *_waits(report, top),
     ]
-    total = ("step", f"{books.total} {books.scale.unit}", "100.00 %", *[""] * sd)
-    rows.append([Text(cell, "bold") for cell in total])
-    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
-    bar = max(6, min(_BAR, console.width - sum(widths) - 10))
-    for row, line in zip(rows, books.lines, strict=False):
-        row.append(Text(full * round(bar * line.bar), "cyan"))
-    rows[-1].append("")
-    print_table(console, (), rows, left=(0, len(rows[0]) - 1))
-    hidden = [
-        f"{words.cause(row.category)} {units.scale_for([row.hidden_ns]).time(row.hidden_ns)}"
-        for row in report.accounting
-        if row.hidden_ns
+    return Section("", report.sentence, [*(Line([text], "note") for text in facts), *parts])
+
+
+def _accounting(report: Show, books: show_words.Books) -> Table:
+    """The categories, whose printed times add up to that of the step."""
+    heads = ["Category", books.scale.unit, "% of the step", "sd over runs", "hidden", ""]
+    rows = [
+        [one.label, one.time, one.share, one.sd, one.hidden, "\u2588" * round(_BAR * one.bar)]
+        for one in books.lines
     ]
-    if hidden:
-        print_line(console, (f"hidden behind GPU work: {', '.join(hidden)} per step", "dim"))
+    sd = "" if report.step.sd_ns is None else books.scale.number(report.step.sd_ns)
+    rows.append(["step", books.total, "100.00 %", sd, "", ""])
+    kept = [at for at in range(len(heads)) if any(row[at] for row in rows)]
+    made = grid(
+        "accounting",
+        [heads[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        right=range(1, len(kept) - 1),
+    )
+    heads_of = [*made.heads[:-1], replace(made.heads[-1], look="spare")]
+    return replace(made, heads=heads_of, rows=made.rows[:-1], foot=made.rows[-1])
 
 
-def _idle(report: Show, console: Console, top: int) -> None:
+def _waits(report: Show, top: int) -> list[Section]:
     if not report.idle:
-        return
+        return []
     shown = report.idle[:top]
-    scale = units.scale_for([cause.ns for cause in shown])
-    print_heading(console, show_words.waits(report))
-    for cause in shown:
-        print_line(console, (f"{cause.rank}. {words.sentence(cause.title)}", "bold"), hang=3)
-        facts = [f"{units.share(cause.share)} of the step", *show_words.facts(cause)]
-        print_line(console, (scale.time(cause.ns), "cyan"), f"; {'; '.join(facts)}", indent=5)
-        rest = [f"{name} {shorten(value, 120)}" for name, value in show_words.elsewhere(cause)]
-        if rest:
-            print_line(console, ("at: ", "dim"), ", ".join(rest), indent=5)
-    print_more(console, len(report.idle) + report.idle_left_out - len(shown))
+    scale = units.scale_for([one.ns for one in shown])
+    items: list[Sequence[Span]] = []
+    for one in shown:
+        facts = [f"{units.share(one.share)} of the step", *show_words.facts(one)]
+        item: list[Span] = [
+            Strong(words.sentence(one.title)),
+            f": {scale.time(one.ns)}, {'; '.join(facts)}",
+        ]
+        for number, (name, value) in enumerate(show_words.elsewhere(one)):
+            item += [f"{', ' if number else '; at '}{name} ", Code(value)]
+        items.append(item)
+    left = len(report.idle) + report.idle_left_out - len(shown)
+    more: list[Block] = (
+        [Line([f"{left} more are in the JSON (", Code("idle"), ")."], "note")] if left > 0 else []
+    )
+    return [Section("", show_words.waits(report), [Items(items), *more])]

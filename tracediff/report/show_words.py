@@ -110,12 +110,14 @@ def spread(report: Show) -> str:
     """How far the runs are apart, in words; their means as they ran beside those at equal workload, where they differ."""
     step = report.step
     if step.sd_ns is None:
-        return "how far runs differ from one another is not known"
+        return say("spread_unknown")
+    slots = {
+        "sd": units.scale_for([step.mean_ns]).time(step.sd_ns),
+        "runs": f"{len(step.runs_ns)}",
+        "span": _between(report, step.runs_ns),
+    }
     raw = raw_means(report)
-    return (
-        f"standard deviation {units.scale_for([step.mean_ns]).time(step.sd_ns)} over {len(step.runs_ns)} runs"
-        f"{' at equal workload' if raw else ''} ({_between(report, step.runs_ns)}){f'; as they ran {raw}' if raw else ''}"
-    )
+    return say("spread_raw", raw=raw, **slots) if raw else say("spread", **slots)
 
 
 def raw_means(report: Show) -> str:
@@ -139,32 +141,40 @@ _BUSY_SHARE = 0.9  # of the step, from which GPU work says more of it than idle 
 def sentence(report: Show) -> str:
     """The first sentences: how long a step is, and where most of its idle time goes."""
     step = report.step
-    prose = units.prose([step.mean_ns])
-    if step.median_ns and abs(step.mean_ns - step.median_ns) > _APART * step.median_ns:
-        often = f" in the mean, {prose.size(step.median_ns)} in the median"
-    else:
-        often = ""
-    if any(run.step_source == "whole-capture" for run in report.input.runs):
-        text = f"{report.input.label}: the capture, counted as one step, takes {prose.size(step.mean_ns)}"
-    else:
-        text = f"{report.input.label}: a step takes {prose.size(step.mean_ns)}{often}{_stops(report)}"
+    length, whole = _length(report)
     cause = report.idle[0] if report.idle else None
     prose = units.prose([step.idle_ns])
-    most = f", the largest part from {idle_named(cause)} ({prose.size(cause.ns)})" if cause else ""
+    most = {"cause": idle_named(cause), "most": prose.size(cause.ns)} if cause else {}
     if not captured(report, "kernels"):
-        return f"{text} on the host{most}."
+        return say("show_host_most" if cause else "show_host", length=length, **most)
     kernel = next((row.baseline for row in report.kernels if row.baseline), None)
     if kernel and step.idle_ns < (1 - _BUSY_SHARE) * step.mean_ns:
-        name = names.short(kernel.names[0])
-        return (
-            f"{text}. The GPU is busy for {units.share(1 - step.idle_ns / step.mean_ns)} of {'the mean' if often else 'it'},"
-            f" the largest part with {name} ({units.prose([kernel.ns_per_step]).size(kernel.ns_per_step)})."
+        share = units.share(1 - step.idle_ns / step.mean_ns)
+        size = units.prose([kernel.ns_per_step]).size(kernel.ns_per_step)
+        return say(
+            "show_busy",
+            length=length,
+            share=share,
+            whole=whole,
+            kernel=names.short(kernel.names[0]),
+            size=size,
         )
-    of = "the mean" if often else "it"
-    idle = (
-        f"The GPU is idle for {prose.size(step.idle_ns)} of {of} ({units.share(step.idle_ns, step.mean_ns)})"
-    )
-    return f"{text}. {idle}{most}."
+    idle = {"idle": prose.size(step.idle_ns), "share": units.share(step.idle_ns, step.mean_ns)}
+    return say("show_idle_most" if cause else "show_idle", length=length, whole=whole, **idle, **most)
+
+
+def _length(report: Show) -> tuple[str, str]:
+    """How long a step is, and what that is called after it."""
+    step, label = report.step, report.input.label
+    prose = units.prose([step.mean_ns])
+    size = prose.size(step.mean_ns)
+    apart = step.median_ns and abs(step.mean_ns - step.median_ns) > _APART * step.median_ns
+    if any(run.step_source == "whole-capture" for run in report.input.runs):
+        return say("length_of_capture", label=label, size=size), "the mean" if apart else "it"
+    if step.median_ns and apart:
+        text = say("length_of_mean", label=label, size=size, median=prose.size(step.median_ns))
+        return text + _stops(report), "the mean"
+    return say("length_of_step", label=label, size=size) + _stops(report), "it"
 
 
 _WORTH = 0.05  # of the mean step: what stops take less of is not said first
@@ -197,15 +207,15 @@ def what_a_step_is(report: Show) -> str:
 
 def runs(report: Show) -> str:
     """Count runs and steps: `3 runs, 87 of 90 steps`."""
-    many = len(report.input.runs)
-    return f"{many} run{'s' if many > 1 else ''}, {steps(report)}"
+    return f"{units.counted(len(report.input.runs), 'run')}, {steps(report)}"
 
 
 def steps(report: Show) -> str:
     """Count the steps of the mean."""
     step = report.step
-    of = f"{step.steps:,} of {step.all_steps:,}" if step.steps < step.all_steps else f"{step.steps:,}"
-    return f"{of} step{'s' if step.all_steps > 1 else ''}"
+    if step.steps < step.all_steps:
+        return say("steps_of", steps=f"{step.steps:,}", all=f"{step.all_steps:,}")
+    return units.counted(step.steps, "step")
 
 
 def ranks(report: Show) -> str:
@@ -219,7 +229,7 @@ def machine(report: Show) -> str:
     parts = [known.get("gpu", "GPU not recorded")]
     if known.get("gpu_count", "1") != "1":
         parts[0] = f"{known['gpu_count']} x {parts[0]}"
-    parts += [f"{ranks(report)} rank{'s' if ranks(report) != '1' else ''}"]
+    parts.append("1 rank" if ranks(report) == "1" else f"{ranks(report)} ranks")
     if "driver" in known:
         parts.append(f"driver {known['driver']}")
     if "nsys" in known:

@@ -11,6 +11,7 @@ from tracediff.model.show import IdleCause, Show, StepDiff, StepPlace
 from tracediff.report import palette, units, words
 from tracediff.report.causes import idle_named, idle_title, run_name
 from tracediff.report.fields import ChosenCategory
+from tracediff.report.grammar import say
 
 SAME = 0.02  # of the typical step, below which a step is as long as it
 _NAMED, _ENOUGH, _LEAST = (
@@ -18,6 +19,7 @@ _NAMED, _ENOUGH, _LEAST = (
     0.8,
     0.1,
 )  # parts of a sentence, what they explain together, what one explains at least
+_AGAINST = 0.25  # of the difference, from which a part against it is told
 _SHOWN = 0.01  # of the largest difference, below which a row is not shown
 START_UP = (
     "It has first uses: it is the first step of the capture, or kernels ran, code was loaded or CUDA graphs were made for the"
@@ -51,10 +53,18 @@ def _cause(place: StepPlace) -> IdleCause:
 def sentence(report: Show, one: StepDiff) -> str:
     """Say `Step 117 took 98.2 ms, 97.2 ms longer than a typical generation step: Python GC in _schedule 96.8 ms`."""
     prose = units.prose([one.ns, one.typical_ns, one.delta_ns])
-    head = f"{name(report, one)} took {prose.size(one.ns)}"
+    slots = {"name": name(report, one), "size": prose.size(one.ns), "typical": _typical(one)}
     if abs(one.delta_ns) < SAME * one.typical_ns:
-        return f"{head}, as long as {_typical(one)} ({prose.size(one.typical_ns)})."
+        return say("step_same", typical_size=prose.size(one.typical_ns), **slots)
     longer = one.delta_ns > 0
+    said = _made_of(one, prose, longer=longer)
+    pattern = "step_longer" if longer else "step_shorter"
+    slots["change"] = prose.size(one.delta_ns)
+    return say(f"{pattern}_by", parts=", ".join(said), **slots) if said else say(pattern, **slots)
+
+
+def _made_of(one: StepDiff, prose: units.Prose, *, longer: bool) -> list[str]:
+    """The parts of the difference, and the largest one against it."""
     parts = _parts(one)
     more = [part for part in parts if (part.delta_ns > 0) == longer]
     less = [part for part in parts if (part.delta_ns > 0) != longer]
@@ -63,20 +73,21 @@ def sentence(report: Show, one: StepDiff) -> str:
         if abs(part.delta_ns) < _LEAST * abs(one.delta_ns) or covered >= _ENOUGH * abs(one.delta_ns):
             break
         covered += abs(part.delta_ns)
-        said.append(f"{part.name} {prose.size(part.delta_ns)}{'' if longer else ' less'}")
-    if less and abs(less[0].delta_ns) > 0.25 * abs(one.delta_ns):
         said.append(
-            f"while {less[0].name} takes {prose.size(less[0].delta_ns)} {'less' if longer else 'more'}"
+            say("step_part" if longer else "step_part_less", part=part.name, size=prose.size(part.delta_ns))
         )
-    how = f"{prose.size(one.delta_ns)} {'longer' if longer else 'shorter'} than {_typical(one)}"
-    return f"{head}, {how}{': ' + ', '.join(said) if said else ''}."
+    if less and abs(less[0].delta_ns) > _AGAINST * abs(one.delta_ns):
+        pattern = "step_while_less" if longer else "step_while_more"
+        said.append(say(pattern, part=less[0].name, size=prose.size(less[0].delta_ns)))
+    return said
 
 
 def name(report: Show, one: StepDiff) -> str:
     """`Step 117`, with its run and rank where there are several; one with first uses is called so."""
-    run = f" of {run_name(one.run)}" if len(report.input.runs) > 1 else ""
-    rank = f" on rank {one.rank}" if one.ranks else ""
-    return f"Step {one.number}{run}{rank}{' (first uses)' if one.start_up else ''}"
+    said = [f"Step {one.number}"]
+    said += [f"of {run_name(one.run)}"] if len(report.input.runs) > 1 else []
+    said += [f"on rank {one.rank}"] if one.ranks else []
+    return " ".join([*said, *["(first uses)"] * one.start_up])
 
 
 def _typical(one: StepDiff) -> str:
@@ -108,11 +119,11 @@ def _kernel(place: StepPlace) -> str:
     if place.kernel.startswith("["):
         return place.kernel
     more = place.count - place.typical_count
-    if abs(more) >= 0.5:
-        many = units.count(abs(more))
-        launches = "launch" if many == "1" else "launches"
-        return f"{many} {'more' if more > 0 else 'fewer'} {launches} of {place.kernel}"
-    return f"kernel {place.kernel}"
+    if abs(more) < 0.5:
+        return say("step_kernel", kernel=place.kernel)
+    count = units.count(abs(more))
+    pattern = "step_launches_more" if more > 0 else "step_launches_fewer"
+    return say(f"{pattern}_one" if count == "1" else pattern, count=count, kernel=place.kernel)
 
 
 def facts(report: Show, one: StepDiff) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 
 from tracediff.errors import TracediffError
-from tracediff.report.blocks import Cell, Code, Link, Span, Strong, flat
+from tracediff.report.blocks import Cell, Code, Fill, Link, Span, Strong, flat
 from tracediff.report.escape import (
     Markdown,
     markdown_block,
@@ -74,15 +74,18 @@ def _escape_unless_markdown(value: object) -> object:
     return value if isinstance(value, Markdown | jinja2.Undefined) else markdown_prose(value)
 
 
-def _span(span: Span) -> Markdown:
+def _span(span: Span, width: int = 160) -> Markdown:
     """A span; escaping drops blanks at the ends of prose, which part it from its neighbours."""
     if isinstance(span, Link):
-        return markdown_prose(span.text)
+        text = markdown_prose(span.text)
+        return Markdown(f"[**{text}**]({span.page}#{span.to})") if span.page else text
     if isinstance(span, Code):
-        return markdown_code(span)
+        return markdown_code(span, width)
     text = markdown_prose(span)
+    if isinstance(span, Fill):
+        return Markdown(f"_to fill: {text}_" if text else "_to fill_")
     if isinstance(span, Strong):
-        return Markdown(f"**{text}**")
+        text = Markdown(f"**{text}**")
     return Markdown(
         (" " if span[:1] == " " else "") + text + (" " if span[-1:] == " " and span.strip() else "")
     )
@@ -96,6 +99,8 @@ def _summary(text: str) -> Markdown:
 def _cell(cell: Cell, width: int) -> Markdown:
     if cell.code:
         return markdown_cell(cell.text, width)
+    if isinstance(cell.text, Fill):
+        return _span(cell.text)
     if cell.text in ("-", "~"):  # no list, no markup in a cell
         return markdown_figure(cell.text)
     return markdown_prose(cell.text)

@@ -8,12 +8,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, Result, Section
+from tracediff.model import Finding, Result
 from tracediff.report import (
-    beside,
-    blocks,
     first,
-    phase_table,
     phrases,
     remarks,
     sections,
@@ -25,13 +22,14 @@ from tracediff.report import (
 from tracediff.report.causes import run_name
 from tracediff.report.console import (
     TONES,
-    WIDE,
     has_unicode,
+    print_block_table,
     print_heading,
     print_line,
     print_more,
     print_section,
     print_table,
+    print_titled,
     print_warnings,
 )
 from tracediff.report.escape import neutral, shorten
@@ -44,7 +42,9 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     """Print the result; `top` is how many findings and rows of a table are shown."""
     result = neutral(result)
     if result.kernel_answers:
-        _kernel_answers(result, console)
+        for one in sections.answered(result):
+            print_titled(console, one)
+            console.print()
         return
     _verdict(result, console)
     _waterfall(result, console)
@@ -52,24 +52,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     for section in sections.sections(result):
         if section.depth <= 1:
             print_section(console, section, 1, top)
-    for beside_it in (result.ncu, result.trtexec, result.latencies):
-        _section(beside_it, console, top)
     _doubts(result, console)
-
-
-def _kernel_answers(result: Result, console: Console) -> None:
-    """Print what was asked of kernels, and nothing else but the verdict."""
-    for one in result.kernel_answers:
-        print_line(console, (one.text, "bold"), indent=0)
-        print_section(console, blocks.Section("", "", sections.answer(result, one)), 1, len(result.kernels))
-        console.print()
-    verdict = words.VERDICTS[result.verdict]
-    print_line(console, (f"Of all: {result.headline.text or verdict.word}", TONES[verdict.tone]), indent=0)
-
-
-def _section(section: Section | None, console: Console, top: int) -> None:
-    if section:
-        beside.renderer(section).print_section(section, console, top)
 
 
 def _verdict(result: Result, console: Console) -> None:
@@ -80,7 +63,9 @@ def _verdict(result: Result, console: Console) -> None:
     print_line(console, (f"{sign}{what}", style), indent=0)
     for line in others:
         print_line(console, line, hang=2)
-    _phases(result, console)
+    console.print()
+    print_block_table(console, sections.phases_in_text(result), top=len(result.phases) * 2 + 1)
+    print_line(console, (words.steps_note(result), "dim"))
     for text in (workloads.step_share(result), workloads.mix_note(result), *workloads.left_out(result)):
         if text:
             print_line(console, (text, "dim"))
@@ -90,28 +75,6 @@ def _verdict(result: Result, console: Console) -> None:
         if runs := words.run_names(side):
             listed = ", ".join(shorten(run_name(run), 60) for run in runs)
             print_line(console, (f"runs of the {name}: {listed}", "dim"), hang=2)
-
-
-def _phases(result: Result, console: Console) -> None:
-    """Print a row for each phase: verdict, typical step of both sides, change, what a repeat would show."""
-    table = phase_table.table(result)
-    comparable = result.verdict != "not_comparable"
-    wide = console.width >= WIDE
-    console.print()
-    unit = words.unit(result)
-    per = f" per {unit}" if unit == "step" else ""  # the row says so
-    header = [f"{table.unit}{per}", "verdict", "baseline", "candidate"]
-    header += (["change", f"of {unit}", "a repeat"] if wide else ["change", "a repeat"]) * comparable
-    rows = []
-    for row in table.rows:
-        cells: list[str | Text] = [row.phase, "", row.baseline, row.candidate]
-        if comparable:
-            style = TONES[row.verdict.tone] if row.verdict else "dim"
-            cells[1] = Text(row.word, style)
-            cells += [*[row.delta] * wide, row.percent, row.repeat]
-        rows.append(cells)
-    print_table(console, header, rows, left=(0, 1))
-    print_line(console, (words.steps_note(result), "dim"))
 
 
 def _waterfall(result: Result, console: Console) -> None:

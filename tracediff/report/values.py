@@ -20,9 +20,9 @@ from tracediff.report.escape import shorten
 
 Value = Callable[[Any, "Context"], Any]
 _SHARED = {"ns", "times", "signed", "interval"}  # kinds of times on the scale of the whole table
-_LEFT = {"name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes"}  # fmt: skip
+_LEFT = {"name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes", "said", "bars"}  # fmt: skip
 _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "name between", "match": "match", "interval": "ci",
-          "name": "name", "opens": "name", "list": "name"}  # fmt: skip
+          "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
 _BLANK = Cell()
 _LISTED = 4  # names in a cell
 _SIDES: tuple[Part, Part] = ("baseline", "candidate")
@@ -382,6 +382,8 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "text": lambda item, scale, row: Cell(str(item)),
     "plain": lambda item, scale, row: Cell(item.replace("_", " "), tone="nil" if item == "not_captured" else ""),
     "figure": lambda item, scale, row: Cell(str(item)),
+    "said": lambda item, scale, row: Cell(str(item)),
+    "bars": lambda item, scale, row: Cell(bars=item),
     "list": _list,
     "cause": _named(words.cause),
     "category": _named(lambda key: palette.category(key).label),

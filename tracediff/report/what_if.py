@@ -9,22 +9,13 @@ from rich.console import Console
 from tracediff.formats.recognise import counted
 from tracediff.model.causes import CATEGORIES
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
-from tracediff.report import units
-from tracediff.report.blocks import Code, Strong
+from tracediff.report import html, units
+from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
 from tracediff.report.causes import CAUSES
-from tracediff.report.console import print_blocks
-from tracediff.report.document import (
-    Block,
-    Heading,
-    Items,
-    Number,
-    Paragraph,
-    Span,
-    Table,
-    markdown,
-)
+from tracediff.report.console import print_document
+from tracediff.report.document import markdown
 from tracediff.report.escape import neutral
-from tracediff.report.postmortem import page
+from tracediff.report.grammar import say
 
 _ALONE = {
     "graph": "with the kernels between two waits as one CUDA graph",
@@ -42,19 +33,19 @@ GROUPS = {
 }  # fmt: skip
 
 
-def _words(edit: WhatIfEdit) -> list[Span]:
+def _words(edit: WhatIfEdit) -> list[str]:
     if edit.kind in _ALONE:
         return [_ALONE[edit.kind]]
     verb = {"without": "without ", "scale": "with ", "fuse": "with one kernel for "}[edit.kind]
     return [verb, Code(edit.text)]
 
 
-def headline(found: WhatIf) -> list[Span]:
+def headline(found: WhatIf) -> list[str]:
     """The first sentence: of the phase with the most time."""
     phase = found.phases[0]
     write = units.prose([phase.before_ns, phase.after_ns, phase.high_ns])
     now, then = write.size(phase.before_ns), write.size(phase.after_ns)
-    said: list[Span] = [
+    said: list[str] = [
         f"A {_phase(phase)} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
         f" (range {write.size(phase.low_ns)} to {write.size(phase.high_ns)}), ",
     ]  # fmt: skip
@@ -76,16 +67,14 @@ def sentences(found: WhatIf) -> list[str]:
     gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
     if removed > 0:
         write = units.prose([removed, gained])
-        text = f"The changes take {write.size(removed)} per {_phase(phase)} from threads and GPUs. It "
-        alike = abs(gained) < _SMALL * phase.before_ns
-        if alike:
-            text += "stays about as long"
-        else:
-            text += f"gets {write.size(abs(gained))} {'shorter' if gained > 0 else 'longer'}"
+        pattern = "whatif_shorter" if gained > 0 else "whatif_longer"
+        if abs(gained) < _SMALL * phase.before_ns:
+            pattern = "whatif_same"
         if removed - gained > _SAME * removed:
-            rest = "this time" if alike or gained <= 0 else "the rest"
-            text += f": {rest} was hidden behind other work, or another wait takes its place"
-        said.append(f"{text}.")
+            pattern += "_hidden"
+        said.append(
+            say(pattern, removed=write.size(removed), step=_phase(phase), gained=write.size(abs(gained)))
+        )
     part = "" if found.steps == found.all_steps else f" of {found.all_steps:,}"
     said.append(
         f"Replayed: {counted(found.steps, 'step')}{part}. Without changes the replay gives each step its measured time."
@@ -121,10 +110,10 @@ def _phase_table(found: WhatIf) -> Table:
         scale = units.scale_for([one.before_ns, one.after_ns, one.high_ns])
         delta = one.after_ns - one.before_ns
         rows.append([
-            one.phase, Number(f"{one.steps:,}"), Number(scale.time(one.before_ns)), Number(scale.time(one.after_ns)),
-            Number(f"{scale.number(one.low_ns)} to {scale.time(one.high_ns)}"), Number(f"{scale.delta(delta)} ({units.percent(delta, one.before_ns)})"),
+            one.phase, f"{one.steps:,}", scale.time(one.before_ns), scale.time(one.after_ns),
+            f"{scale.number(one.low_ns)} to {scale.time(one.high_ns)}", f"{scale.delta(delta)} ({units.percent(delta, one.before_ns)})",
         ])  # fmt: skip
-    return Table(_HEAD, rows)
+    return grid("steps", _HEAD, rows, right=range(1, len(_HEAD)))
 
 
 def _deciding_table(phase: WhatIfPhase) -> Table:
@@ -134,36 +123,34 @@ def _deciding_table(phase: WhatIfPhase) -> Table:
     for name in CATEGORIES:
         times = [(deciding.get(name, 0.0), whole) for deciding, whole in sides]
         if max(times)[0] > _SMALL * phase.before_ns:
-            cells = [Number(cell) for ns, of in times for cell in (scale.number(ns), units.share(ns, of))]
+            cells = [cell for ns, of in times for cell in (scale.number(ns), units.share(ns, of))]
             rows.append([CAUSES[name].name, *cells])
-    return Table(["what decides", f"before, {scale.unit}", "share", f"after, {scale.unit}", "share"], rows)
+    heads = ["what decides", f"before, {scale.unit}", "share", f"after, {scale.unit}", "share"]
+    return grid("deciding", heads, rows, right=range(1, 5))
 
 
-def _blocks(found: WhatIf) -> list[Block]:
-    blocks: list[Block] = [
-        Heading(1, "What if"), Paragraph(headline(found)), Items([[line] for line in sentences(found)]),
-        Heading(2, "Steps"), _phase_table(found),
+def document(found: WhatIf) -> Section:
+    """What a step would take, what decides it, and what to doubt."""
+    parts: list[Block] = [
+        Line(headline(found), "first"), Items([[line] for line in sentences(found)]), Section("", "Steps", [_phase_table(found)]),
     ]  # fmt: skip
-    for phase in found.phases:
-        blocks += [Heading(2, f"What decides a {_phase(phase)}"), _deciding_table(phase)]
+    parts += [Section("", f"What decides a {_phase(one)}", [_deciding_table(one)]) for one in found.phases]
     if found.warnings:
-        blocks += [
-            Heading(2, "Warnings"),
-            Items([[Code(one.slug), f": {one.message}"] for one in found.warnings]),
-        ]
-    return blocks
+        said = [[Code(one.slug), f": {one.message}"] for one in found.warnings]
+        parts.append(Section("", "Warnings", [Items(said)]))
+    return Section("", "What if", parts)
 
 
 def render_what_if_markdown(report: WhatIf) -> str:
     """Return the report."""
-    return f"{markdown(_blocks(neutral(report)))}\n"
+    return markdown([document(neutral(report))])
 
 
 def render_what_if_html(report: WhatIf) -> str:
     """Return the page."""
-    return page(_blocks(neutral(report)))
+    return html.document([document(neutral(report))])
 
 
 def render_what_if_terminal(report: WhatIf, console: Console) -> None:
     """Print the report."""
-    print_blocks(console, _blocks(neutral(report)))
+    print_document(console, document(neutral(report)))

@@ -14,7 +14,7 @@ from fixtures.builders import trtexec as made
 from tests.report import sample
 from tests.report.browser import check_looks, launched
 from tests.report.tags import tags
-from tracediff.companions import words as companion
+from tracediff.companions import render as companion
 from tracediff.companions.model import TrtexecReport
 from tracediff.companions.trtexec import render as words
 from tracediff.companions.trtexec.compare import compare_trtexec
@@ -69,9 +69,11 @@ def test_the_terminal():
         "6 -> 8 layers, of them 0 -> 2 reformats, 1 fused, 1 split, 2 added, 2 with another tactic, 3 with another precision" in text
     )  # fmt: skip
     lines = {" ".join(line.split()) for line in text.splitlines()}
-    assert "throughput 1,005.0 /s 1,257.9 /s +252.8 /s +25.2 % likely" in lines
-    assert "p90 820.0 us 620.0 us -200.0 us -24.4 %" in lines
-    assert "Convolution 2 -> 2 510.0 420.0 -90.0" in lines and "FP16 0 -> 7 0 610.0 +610.0" in lines
+    assert "throughput 1,005.0 /s -> 1,257.9 /s +252.8 /s +25.2 % likely" in lines
+    assert "GPU compute time, p90 820.0 us -> 620.0 us -200.0 us -24.4 %" in lines
+    assert (
+        "Convolution 2 510.0 -> 420.0 -90.0 -17.6 %" in lines and "FP16 0 -> 7 0 -> 610.0 +610.0 new" in lines
+    )
     assert "5 more" in terminal(report(), top=2)
 
 
@@ -89,8 +91,8 @@ def test_more_throughput_is_better():
 
 def test_markdown():
     text = companion.render_markdown(report())
-    assert [token.type for token in markdown(text)].count("table_open") == 4
-    assert "2 layers became 1, 410 -> 300 us" in text and "| GPU compute time | 810.0 us | 610.0 us" in text
+    assert [token.type for token in markdown(text)].count("table_open") == 6
+    assert "2 layers became 1, 410 -> 300 us" in text and "| GPU compute time | 810.0 us -> 610.0 us" in text
 
 
 def test_the_page():

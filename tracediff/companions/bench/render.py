@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tracediff.companions.model import Kpi, KpiRow
+from tracediff.companions.render import table
 from tracediff.report import units, values
 from tracediff.report.blocks import Block, Cell, Line, Section
 from tracediff.report.grammar import say
-from tracediff.report.rows import PAGE
-
-STYLE = ""
-LISTED = values.listed(Path(__file__).parent.parent / "columns.txt")
 
 
 def section(kpi: Kpi) -> Section:
@@ -21,10 +16,7 @@ def section(kpi: Kpi) -> Section:
         Line([say("lead_benchmarks", baseline=kpi.source_baseline, candidate=kpi.source_candidate)], "lead")
     )
     if kpi.rows:
-        context = values.Context(kpi, True, VALUES)
-        found.append(
-            values.table(LISTED["benchmark figures"], _ordered(kpi), context, PAGE, look="data sortable")
-        )
+        found.append(table("benchmark figures", _ordered(kpi), VALUES, look="data sortable"))
     found += [Line([text], "note") for text in [kpi.note] if text]
     gist = units.counted(len(kpi.rows), "figure")
     return Section("kpi", "Benchmark figures", found, depth=1, gist=gist, menu="Benchmark", printed=True)

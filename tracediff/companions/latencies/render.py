@@ -1,55 +1,112 @@
-"""Latencies without a profiler as text: the verdict, the figures, and what to doubt; on a terminal, in Markdown, on a page."""
+"""Latencies without a profiler as a section of a report: the verdict, the figures, and what to doubt."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 
-from markupsafe import Markup
-from rich.console import Console
-
-from tracediff.companions.model import (
-    Latencies,
-    LatencyRow,
-    LatencyRun,
-    LatencySide,
-)
+from tracediff.companions import render
+from tracediff.companions.model import Latencies, LatencyRun, LatencySide
+from tracediff.companions.render import notes, part, table
 from tracediff.model import Check
-from tracediff.report import units, words
-from tracediff.report.blocks import Code, Strong
-from tracediff.report.console import TONES, has_unicode, print_heading, print_line, print_table
-from tracediff.report.document import (
-    Block,
-    Heading,
-    Items,
-    Number,
-    Paragraph,
-    Span,
-    Table,
-    markdown,
-)
-from tracediff.report.escape import Markdown, shorten
+from tracediff.report import units, values, words
+from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, grid
+from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
 from tracediff.report.pictures import distribution
-from tracediff.report.pictures.style import HALF_NARROW, Layout, for_page
+from tracediff.report.pictures.style import HALF_NARROW, Later, Layout, Sheet
 
-STYLE = "latencies.css"
-NONE = "not known"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
+TERMS = grid("terms", ["", ""], [
+    ["figures", "A figure of a side is the mean over its runs of that figure in each run, warm-up left out. The verdict is that of the mean."],
+    ["95 % interval", "Over runs, where both sides have repeats; within the runs, noise between runs left out, where they have not."],
+    ["~", "Within noise: the percentage would mislead."],
+    *([word, meaning] for key, (word, meaning) in words.LEVELS.items() if key != "exact"),
+], look="terms")  # fmt: skip
 _LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)
 _DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
+_RUNS = 100  # of a side that are listed
 
 
 @dataclass(frozen=True)
-class Line:
-    """A row of the table as text; the change is `~` where it is within noise."""
+class Run:
+    """A file of a side."""
 
-    label: str
-    before: str
-    after: str
-    delta: str
-    change: str
-    interval: str
-    level: str
-    q: str
+    side: str
+    run: LatencyRun
+
+
+def section(found: Latencies) -> Section:
+    """The verdict, the figures with their distribution, what to doubt, and the runs."""
+    blocks: list[Block] = [
+        render.headline(headline(found)),
+        *([Items([[Link(doubts(found), "measured")]], "warn")] if doubtful(found) else []),
+        *notes(f"{facts(found)}."),
+        *(Line([f"Profiling, {line}."]) for line in traced(found)),
+        *notes(found.note, found.step.power_note),
+        table("latencies", found.rows, VALUES, "per iteration", look="data fixed"),
+        Figure(
+            Later(lambda layout: drawn(found, layout), *_LAYOUTS),
+            say("tail_left_out") if tail_left_out(found) else "",
+        ),
+        *notes(*within(found)),
+        Section("measured", "Was it measured well?", _measured(found), depth=1),
+        part("Runs", [_runs(found)]),
+    ]
+    gist = headline(found)
+    return Section(
+        "latencies",
+        "Latencies without a profiler",
+        blocks,
+        depth=1,
+        gist=gist,
+        menu="Latencies",
+        printed=True,
+    )
+
+
+def tone(found: Latencies) -> str:
+    """The tone of the verdict."""
+    return words.VERDICTS[found.verdict].tone
+
+
+def sides(found: Latencies) -> tuple[str, str]:
+    """What the sides are called."""
+    return found.baseline.label, found.candidate.label
+
+
+def within(found: Latencies) -> list[str]:
+    """What the intervals leave out, where a side has one run."""
+    runs = found.step.runs
+    return [say("within_runs")] if min(runs.baseline, runs.candidate) < 2 else []
+
+
+def _measured(found: Latencies) -> list[Block]:
+    bad = doubtful(found)
+    sources = [f"{name.capitalize()}: {source(side)}." for name, side in _sides(found)]
+    far = [f"Far out in the {name}: {out}." for name, side in _sides(found) if (out := outliers(side))]
+    said = [[_of_check(check)] for check in bad]
+    first: Block = Items(said, "warn") if bad else Line([say("measured", checks=f"{len(found.checks)}")])
+    every = table("checks of latencies", found.checks, {}, look="data", depth=2)
+    folded = Section("", f"All {len(found.checks)} checks", [every], folded=True)
+    return [first, *notes(*far, *left_out(found), *sources), folded]
+
+
+def doubts(found: Latencies) -> str:
+    """Which checks did not pass."""
+    bad = [check.name.replace("_", " ") for check in doubtful(found)]
+    return say("unmeasured", bad=f"{len(bad)}", checks=f"{len(found.checks)}", names=", ".join(bad))
+
+
+def _of_check(check: Check) -> str:
+    slots = {"name": check.name.replace("_", " "), "baseline": check.baseline, "candidate": check.candidate}
+    return say("latency_check", message=check.message, **slots)
+
+
+def _runs(found: Latencies) -> Table:
+    listed = [Run(f"{name}: {side.label}", run) for name, side in _sides(found) for run in side.runs[:_RUNS]]
+    more = sum(max(0, len(side.runs) - _RUNS) for _, side in _sides(found))
+    made = table("runs of latencies", listed, VALUES, limit=2 * _RUNS, look="data sortable", depth=2)
+    return replace(made, left=more)
 
 
 def headline(found: Latencies) -> str:
@@ -66,33 +123,6 @@ def gist(found: Latencies) -> str:
 def scale(found: Latencies) -> units.Scale:
     """Choose the one scale of all figures."""
     return units.scale_for([value for row in found.rows for value in (row.baseline_ns, row.candidate_ns)])
-
-
-def lines(found: Latencies) -> list[Line]:
-    """Write every row."""
-    s = scale(found)
-    return [_line(row, s) for row in found.rows]
-
-
-def _line(row: LatencyRow, s: units.Scale) -> Line:
-    delta = units.delta(s, row.delta_ns, row.baseline_ns, row.level)
-    known = row.ci_low_ns is not None and row.ci_high_ns is not None
-    return Line(
-        LABELS[row.statistic],
-        s.number(row.baseline_ns),
-        s.number(row.candidate_ns),
-        delta.signed,
-        delta.percent,
-        f"{s.signed(row.ci_low_ns or 0.0)} to {s.signed(row.ci_high_ns or 0.0)}" if known else NONE,
-        words.LEVELS[row.level][0],
-        "" if row.q_value is None else units.probability(row.q_value),
-    )
-
-
-def interval_name(found: Latencies) -> str:
-    """Name the intervals for what they hold."""
-    runs = found.step.runs
-    return "95 % CI" if min(runs.baseline, runs.candidate) > 1 else "95 % CI within the runs"
 
 
 def facts(found: Latencies) -> str:
@@ -131,26 +161,6 @@ def doubtful(found: Latencies) -> list[Check]:
     return [check for check in found.checks if check.status != "ok"]
 
 
-def doubts(found: Latencies) -> str:
-    """Name the checks that did not pass; empty where all did."""
-    bad = [check.name.replace("_", " ") for check in doubtful(found)]
-    head = f"{len(bad)} of {len(found.checks)} checks of the measurement did not pass"
-    return f"{head}: {', '.join(bad)}" if bad else ""
-
-
-def passed(found: Latencies) -> str:
-    """Count the checks that passed."""
-    whole = len(found.checks)
-    return f"{whole - len(doubtful(found))} of {whole} checks of the measurement passed"
-
-
-def _of_check(check: Check) -> tuple[str, str]:
-    return (
-        f"{check.name.replace('_', ' ')}: ",
-        f"baseline {check.baseline}, candidate {check.candidate}: {check.message}",
-    )
-
-
 def outliers(side: LatencySide) -> str:
     """Name the iterations that are farthest out, of all runs."""
     found = [(one, run) for run in side.runs for one in run.largest]
@@ -165,10 +175,10 @@ def outliers(side: LatencySide) -> str:
     )
 
 
-def notes(found: Latencies) -> list[str]:
+def left_out(found: Latencies) -> list[str]:
     """Runs that were left out."""
     runs = [*found.baseline.runs, *found.candidate.runs]
-    return [f"{run.name}: left out, far from the other runs of its side" for run in runs if run.left_out]
+    return [f"{run.name}: left out, far from the other runs of its side." for run in runs if run.left_out]
 
 
 def traced(found: Latencies) -> list[str]:
@@ -192,19 +202,19 @@ def distributions(found: Latencies) -> distribution.Plot:
         steps = len(side.quantiles_ns) - 1
         shown = side.quantiles_ns[: int(_DRAWN_TO * steps) + 1]
         curves[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
-    unit = scale(found).unit
+    s = scale(found)
     figures = [
-        f"{row.label} {row.before} -> {row.after} {unit}"
-        for row in lines(found)
-        if row.label in ("median", "p99")
+        f"{LABELS[row.statistic]} {s.number(row.baseline_ns)} -> {s.time(row.candidate_ns)}"
+        for row in found.rows
+        if row.statistic in ("median", "p99")
     ]
     return distribution.Plot("Latencies", ", ".join(figures), curves)
 
 
-def drawn(found: Latencies) -> Markup:
-    """The distributions of both sides, for a wide page and for a telephone."""
-    title, plots, what = "Distribution of the latencies", [distributions(found)], "of the iterations took at most so long"  # fmt: skip
-    return for_page(lambda layout: distribution.draw(title, plots, layout, what), *_LAYOUTS)
+def drawn(found: Latencies, layout: Layout) -> Sheet | None:
+    """The distributions of both sides."""
+    title, what = "Distribution of the latencies", "of the iterations took at most so long"
+    return distribution.draw(title, [distributions(found)], layout, what)
 
 
 def tail_left_out(found: Latencies) -> bool:
@@ -217,81 +227,8 @@ def _sides(found: Latencies) -> tuple[tuple[str, LatencySide], tuple[str, Latenc
     return ("baseline", found.baseline), ("candidate", found.candidate)
 
 
-def print_report(found: Latencies, console: Console, top: int) -> None:
-    """Print the report of two sides without traces."""
-    _verdict(found, console, indent=0)
-    _rest(found, console)
-
-
-def print_section(found: Latencies, console: Console, top: int) -> None:
-    """Print them as a part of a comparison of traces. The names are neutral already."""
-    print_heading(console, "Latencies without a profiler")
-    _verdict(found, console, indent=2)
-    _rest(found, console)
-
-
-def _verdict(found: Latencies, console: Console, indent: int) -> None:
-    verdict = words.VERDICTS[found.verdict]
-    sign = verdict.sign if has_unicode(console) else ""
-    print_line(console, (f"{sign} {headline(found)}".strip(), f"bold {TONES[verdict.tone]}"), indent=indent)
-    print_line(console, (facts(found), "dim"))
-
-
-def _rest(found: Latencies, console: Console) -> None:
-    _table(found, console)
-    for line in traced(found):
-        print_line(console, ("profiling: ", "dim"), line)
-    for text in (found.note, found.step.power_note, *notes(found)):
-        if text:
-            print_line(console, (text, "dim"))
-    for name, side in _sides(found):
-        print_line(console, (f"{name}: {source(side)}", "dim"), hang=2)
-    print_line(console, (passed(found), "dim"))
-    for check in doubtful(found):
-        head, text = _of_check(check)
-        print_line(console, (head, "yellow"), text, hang=2)
-    for name, side in _sides(found):
-        if far := outliers(side):
-            print_line(console, (f"far out in the {name}: {far}", "dim"), hang=2)
-
-
-def _table(found: Latencies, console: Console) -> None:
-    rows = lines(found)
-    head = ("baseline", "candidate", "delta", "change", interval_name(found), "level", "q")
-    table = [(scale(found).unit, *head), *map(astuple, rows)]
-    if not any(row.q for row in rows):
-        table = [line[:-1] for line in table]
-    console.print()
-    print_table(console, table[0], table[1:], left=(0, 6))
-    console.print()
-
-
-def comment(found: Latencies) -> Markdown:
-    """The table and what is to be said of it, as Markdown."""
-    return markdown(_blocks(found))
-
-
-def document(found: Latencies) -> list[Block]:
-    """The section of a post-mortem."""
-    title = Heading(2, "Latencies without a profiler")
-    return [title, Paragraph([Strong(headline(found))]), *_blocks(found)]
-
-
-def _blocks(found: Latencies) -> list[Block]:
-    rows: list[list[Span]] = [
-        [
-            line.label, Number(line.before), Number(line.after), Number(line.delta), Number(line.change),
-            Number(line.interval), line.level + (f", q {line.q}" if line.q else ""),
-        ]
-        for line in lines(found)
-    ]  # fmt: skip
-    unit = f"{scale(found).unit} per iteration"
-    said = [f"{facts(found)}.", *(f"Profiling, {line}." for line in traced(found)), found.note]
-    bad = [["".join(_of_check(check))] for check in doubtful(found)]
-    files = ["Baseline ", Code(source(found.baseline)), ", candidate ", Code(source(found.candidate)), "."]
-    return [
-        Table([unit, "Baseline", "Candidate", "Delta", "Change", interval_name(found), "Level"], rows),
-        *(Paragraph([text]) for text in said if text),
-        *([Items(bad)] if bad else []),
-        Paragraph([f"{passed(found)}. ", *files]),
-    ]
+VALUES: dict[str, values.Value] = {
+    "file": lambda row, context: Cell(row.run.name, code=True),
+    "statistic": lambda row, context: LABELS[row.statistic],
+    "q_value": lambda row, context: "" if row.q_value is None else units.probability(row.q_value),
+}

@@ -1,4 +1,4 @@
-"""Kernels compared by their counters as text: figures and sentences, on a terminal, in Markdown, on a page."""
+"""Kernels compared by their counters as a section of a report: a table, and what each kernel opens to."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-
+from tracediff.companions import render
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
-from tracediff.report import names, units
-from tracediff.report.console import print_heading, print_line, print_more, print_table
+from tracediff.companions.render import marked, notes, table
+from tracediff.report import names, units, values
+from tracediff.report.blocks import Block, Cell, Head, Line, Row, Section, Strong, Table, grid
 from tracediff.report.escape import shorten
-from tracediff.report.rows import LIMIT
+from tracediff.report.grammar import say
 
-STYLE = "ncu.css"
-_COLOURS = {"slower": "red", "faster": "green", "added": "yellow", "removed": "yellow"}
-_PRINTED, UNFOLDED = 2, 10  # rows whose figures are on the terminal, and in Markdown
+_PRINTED = 2  # rows whose figures are in every format
+_LISTED = 200  # rows
+_FIGURES, _STATES = "Figures", "Warp states and instructions"
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -27,25 +27,105 @@ LIMITS = {"grid": "grid (less than one wave)", "registers": "registers", "shared
           "warps": "warps", "blocks": "blocks", "barriers": "barriers"}  # fmt: skip
 CHANGES = {"faster": "faster", "slower": "slower", "no_clear_change": "no clear change", "added": "added",
            "removed": "removed", "not_collected": "not collected"}  # fmt: skip
-TONES = {"faster": "faster", "slower": "slower"}
+MOVED = ("faster", "slower")
+TERMS = grid("terms", ["", ""], [
+    ["bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."],
+    ["no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."],
+    ["ratio", "The ratio of durations is that of the instructions, times that of the cycles an instruction takes, times that of the clock."],
+    ["rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."],
+    ["not collected", "The file does not say. It is not zero."],
+], look="terms")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of a table: both sides and the change as text."""
+    """A line of a table: both sides and the change as text; widths: of bars, as a part of the widest, 0 to 1."""
 
     label: str
     before: str
     after: str
     change: str
+    widths: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A warp state or a class of instructions: figures, and widths of bars as a part of the widest, 0 to 1."""
+def section(ncu: Ncu) -> Section:
+    """The kernels in a table, and a part for each with its figures and the rules that fired."""
+    listed = table("ncu", ncu.rows, VALUES, limit=_LISTED, look="data sortable filterable")
+    files = f"{file_line('Baseline', ncu.baseline)}; {file_line('candidate', ncu.candidate)}."
+    blocks: list[Block] = [
+        render.headline(headline(ncu)),
+        *notes(files),
+        Line([say("lead_ncu")], "lead"),
+        replace(listed, rows=[_linked(row, number) for number, row in enumerate(listed.rows)]),
+        *(_part(row, number) for number, row in enumerate(ncu.rows[:_LISTED])),
+        *render.warnings(ncu.warnings, lacks(ncu)),
+    ]
+    title = "Kernels by hardware counters"
+    return Section("ncu", title, blocks, depth=1, gist=summary(ncu), menu="Counters", printed=True)
 
-    figure: Figure
-    widths: tuple[float, float]
+
+def _linked(row: Row, number: int) -> Row:
+    """The row, whose name leads to its part."""
+    return replace(row, cells=[replace(row.cells[0], link=f"ncu-{number}"), *row.cells[1:]])
+
+
+def _part(row: NcuRow, number: int) -> Section:
+    """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
+    depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
+    none = missing(row)
+
+    def of(side: Callable[[NcuKernel | None], str]) -> str:
+        return two(side(row.baseline), side(row.candidate))
+
+    tables = ((_FIGURES, figures(row)), (_STATES, [*stalls(row), *instructions(row)]))
+    listed = [
+        table("ncu figures", lines, VALUES, limit=_LISTED, title=title, look="plain", depth=depth)
+        for title, lines in tables
+        if lines
+    ]
+    blocks: list[Block] = [
+        Line([row.sentence], "lead"),
+        *([_facts(row)] if _facts(row).rows else []),
+        *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
+        Line([say("ncu_bound", bound=of(bound), limited=of(limited))]),
+        Section("", "", listed, columns=True, depth=depth),
+        *([Line([say("ncu_ratio", factors=factors(row))])] if row.factors else []),
+        *notes(f"Note: {row.note}." if row.note else ""),
+        *([Line([say("ncu_none", keys=", ".join(none))], "aside")] if none else []),
+    ]
+    return Section(
+        f"ncu-{number}",
+        shorten(name(row), 112),
+        blocks,
+        depth=depth,
+        folded=True,
+        open=number == 0 and depth == 1,
+    )
+
+
+def _facts(row: NcuRow) -> Table:
+    """Names and launch shapes of both sides."""
+    sides = [
+        (word, side) for word, side in (("baseline", row.baseline), ("candidate", row.candidate)) if side
+    ]
+    listed = [
+        Row([Cell(word), *(Cell(one, code=True) for one in side.names[:4]), Cell(shape(side))])
+        for word, side in sides
+    ]
+    return Table("kernel", "", [Head("")] * 2, listed, look="facts", depth=3)
+
+
+def sides(ncu: Ncu) -> tuple[str, str]:
+    """What the sides are called."""
+    return ncu.baseline.file, ncu.candidate.file
+
+
+def tone(ncu: Ncu) -> str:
+    """The tone of the whole: good or bad where all clear changes are, unsure where they differ."""
+    changes = {row.change for row in ncu.rows if row.change in MOVED}
+    if len(changes) == 2:
+        return "unsure"
+    return {"faster": "good", "slower": "bad"}[changes.pop()] if changes else "neutral"
 
 
 def value(key: str, number: float | None) -> str:
@@ -81,13 +161,12 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
     return units.percent(after - before, before) if after < 10 * before else text.times(before, after)
 
 
-def figures(row: NcuRow) -> list[tuple[str, list[Figure]]]:
-    """Group -> the figures that one side at least has."""
+def figures(row: NcuRow) -> list[Figure]:
+    """The figures that one side at least has."""
     have = _have(row)
-    found = (
-        (title, [_figure(one, row) for one in group if one.key in have]) for title, group in GROUPS.items()
-    )
-    return [(title, lines) for title, lines in found if lines]
+    return [
+        *(_figure(one, row) for group in GROUPS.values() for one in group if one.key in have),
+    ]
 
 
 def _have(row: NcuRow) -> set[str]:
@@ -116,24 +195,25 @@ def _figure(metric: Metric, row: NcuRow) -> Figure:
     return Figure(metric.label, said[0], said[1], change(before, after, metric.unit == "%"))
 
 
-def stalls(row: NcuRow, limit: int = 8) -> list[Bar]:
-    """Warp states with the most cycles on either side."""
+def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
+    """Warp states with the most cycles on either side, cycles per instruction."""
     found = _bars(
         row, lambda side: side.stalls, limit, lambda cycles: f"{cycles:.{1 if cycles >= 9.95 else 2}f}"
     )
     return [
-        replace(bar, figure=replace(bar.figure, label=bar.figure.label.replace("_", " "))) for bar in found
+        replace(one, label=f"stall: {one.label.replace('_', ' ')}, cycles per instruction") for one in found
     ]
 
 
-def instructions(row: NcuRow, limit: int = 8) -> list[Bar]:
+def instructions(row: NcuRow, limit: int = 8) -> list[Figure]:
     """Classes of instructions, most first."""
-    return _bars(row, lambda side: side.instructions, limit, text.count)
+    found = _bars(row, lambda side: side.instructions, limit, text.count)
+    return [replace(one, label=f"instructions: {one.label}") for one in found]
 
 
 def _bars(
     row: NcuRow, of: Callable[[NcuKernel], dict[str, float]], limit: int, write: Callable[[float], str]
-) -> list[Bar]:
+) -> list[Figure]:
     sides = row.baseline, row.candidate
     one, other = (of(side) if side else {} for side in sides)
     most = {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
@@ -145,7 +225,7 @@ def _bars(
         before, after = (found.get(name, 0.0) if found else None for found in (one, other))
         said = [no if it is None else write(it) for it, no in zip((before, after), none, strict=True)]
         widths = (before or 0.0) / most[shown[0]], (after or 0.0) / most[shown[0]]
-        bars.append(Bar(Figure(name, said[0], said[1], change(before, after)), widths))
+        bars.append(Figure(name, said[0], said[1], change(before, after), widths))
     return bars
 
 
@@ -267,7 +347,7 @@ def gist(ncu: Ncu) -> str:
 
 def headline(ncu: Ncu) -> str:
     """The first sentence: the kernel that changed most, by how much, why, how sure; then how many others changed."""
-    row = next((one for one in ncu.rows if one.change in TONES), None)
+    row = next((one for one in ncu.rows if one.change in MOVED), None)
     if row is None or row.baseline is None or row.candidate is None:
         kernels = f"of {len(ncu.rows)} kernels" if len(ncu.rows) > 1 else "kernel"
         alone = [f"{number} {kind}" for kind in ("added", "removed") if (number := _count(ncu, kind))]
@@ -284,7 +364,7 @@ def headline(ncu: Ncu) -> str:
     elif not together and one.duration_min_ns is not None and other.duration_min_ns is not None:
         sure = f"the durations of {launches} do not overlap"
     others = [
-        f"{number} more {kind}" for kind in TONES if (number := _count(ncu, kind) - (row.change == kind))
+        f"{number} more {kind}" for kind in MOVED if (number := _count(ncu, kind) - (row.change == kind))
     ]
     more = f" Also {' and '.join(others)}." if others else ""
     return f"{name(row, 100)}{':' if together else ' is'} {row.sentence}; {sure}.{more}"
@@ -309,52 +389,21 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
     return found
 
 
-def print_report(ncu: Ncu, console: Console, top: int) -> None:
-    """Print the report of two sides without traces."""
-    print_line(console, (headline(ncu), "bold"), indent=0)
-    print_line(console, (file_line("baseline", ncu.baseline), "dim"))
-    print_line(console, (file_line("candidate", ncu.candidate), "dim"))
-    print_section(ncu, console, top)
-    shown = [row for row in ncu.rows if row.delta_ns is not None][:_PRINTED]
-    for row in shown:
-        _print_figures(row, console)
-    if len(ncu.rows) > len(shown):
-        print_line(console, ("figures of every kernel: --html, --json", "dim"))
+def _change(row: NcuRow) -> Cell:
+    look = row.change if row.change in MOVED else "noise"
+    return marked(percent(row) if row.delta_ns is not None else CHANGES[row.change], look)
 
 
-def print_section(ncu: Ncu, console: Console, top: int) -> None:
-    """Print a sentence for each of the first rows, and what was not collected. The names are neutral already."""
-    print_heading(console, "Kernels by hardware counters")
-    for row in ncu.rows[:top]:
-        print_line(console, (name(row, 100), "bold"))
-        print_line(console, (row.sentence, _COLOURS.get(row.change, "")), indent=5, hang=2)
-        if row.note:
-            print_line(console, ("note: ", "dim"), row.note, indent=5, hang=2)
-    print_more(console, len(ncu.rows) - top)
-    for warning in ncu.warnings[:LIMIT]:
-        print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
-    for line in lacks(ncu):
-        print_line(console, (line, "yellow"))
+def _time(side: NcuKernel | None) -> Cell | None:
+    return Cell(duration(side), side.values.get("duration_ns")) if side else None
 
 
-def _print_figures(row: NcuRow, console: Console) -> None:
-    print_heading(console, name(row, max(40, console.width - 2)))
-    lines = [
-        ("bound by", bound(row.baseline), bound(row.candidate), ""),
-        ("occupancy limited by", limited(row.baseline), limited(row.candidate), ""),
-    ]
-    for _, group in figures(row):
-        lines += [(one.label, one.before, one.after, one.change) for one in group if one.change != SAME]
-    for bar in stalls(row, 4):
-        lines.append((f"stall: {bar.figure.label}", bar.figure.before, bar.figure.after, bar.figure.change))
-    print_table(console, (), lines)
-    if row.factors:
-        print_line(console, (f"ratio of durations = {factors(row)}", "dim"))
-
-
-def tone(ncu: Ncu) -> str:
-    """The tone of the whole: good or bad where all clear changes are, unsure where they differ."""
-    changes = {row.change for row in ncu.rows if row.change in TONES}
-    if len(changes) == 2:
-        return "unsure"
-    return {"faster": "good", "slower": "bad"}[changes.pop()] if changes else "neutral"
+VALUES: dict[str, values.Value] = {
+    "kernel": lambda row, context: Cell(name(row, 112), code=True),
+    "before_time": lambda row, context: _time(row.baseline),
+    "after_time": lambda row, context: _time(row.candidate),
+    "moved": lambda row, context: _change(row),
+    "bound": lambda row, context: two(bound(row.baseline), bound(row.candidate)),
+    "occupancy": lambda row, context: occupancy(row),
+    "bars": lambda row, context: Cell(bars=row.widths) if row.widths else None,
+}

@@ -1,12 +1,11 @@
-"""Two engines compared by trtexec as text: figures and layers, on a terminal, in Markdown, on a page."""
+"""Two engines compared by trtexec as a section of a report: figures and layers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rich.console import Console
-
+from tracediff.companions import render
 from tracediff.companions.model import (
     Trtexec,
     TrtexecChange,
@@ -16,15 +15,16 @@ from tracediff.companions.model import (
     TrtexecRow,
     TrtexecSide,
 )
+from tracediff.companions.render import marked, notes, part, table
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
-from tracediff.report import units
-from tracediff.report.console import TONES, print_heading, print_line, print_more, print_table, print_warnings
+from tracediff.report import units, values
+from tracediff.report.blocks import Block, Cell, Line, Section, grid
 from tracediff.report.escape import shorten
-from tracediff.report.words import LEVELS, VERDICTS
+from tracediff.report.grammar import say
+from tracediff.report.words import VERDICTS
 
-STYLE = "ncu.css"
 NONE = "-"
 NAMELESS = "not in the layer info"
 MATCHES = {
@@ -34,6 +34,15 @@ MATCHES = {
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
 _SURE = ("confirmed", "likely")
 _NAMED = 3  # layers of a side that a label names
+_LISTED = 300  # layers
+_GROUPS = 100  # types of layers
+TERMS = grid("terms", ["", ""], [
+    ["likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."],
+    ["percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."],
+    ["match", "Layers are matched by name, then by the layers of the network that their names or their ONNX metadata hold: fused (n to 1), split (1 to n), regrouped (n to m), similar (one, with parts gained or lost)."],
+    ["sum of the layers", "The profiler times each layer by itself: the sum is not the GPU compute time of the whole."],
+    ["–", "Not in the files. It is not zero."],
+], look="terms")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,83 @@ class Figure:
     change: str
     tone: str  # slower | faster | noise | untested
     level: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What is another in the layer info of a row."""
+
+    row: TrtexecRow
+    change: TrtexecChange
+
+
+def section(trtexec: Trtexec) -> Section:
+    """The figures with their percentiles, then the layers."""
+    sides = f"{side_line('Baseline', trtexec.baseline)}; {side_line('candidate', trtexec.candidate)}."
+    blocks: list[Block] = [render.headline(headline(trtexec)), *notes(sides)]
+    if trtexec.figures:
+        blocks.append(table("trtexec", means(trtexec), VALUES, look="data fixed"))
+        if tails := spread(trtexec):
+            title = "Medians and percentiles"
+            blocks.append(
+                part(
+                    title,
+                    [table("trtexec", tails, VALUES, limit=_LISTED, title=title, look="data fixed")],
+                    1,
+                    folded=True,
+                )
+            )
+    if trtexec.rows:
+        blocks.append(Section("trtexec-layers", "Layers", _layers(trtexec), depth=1))
+    blocks += render.warnings(trtexec.warnings)
+    title = "TensorRT engines, by trtexec"
+    return Section("trtexec", title, blocks, depth=1, gist=layers_line(trtexec), menu="trtexec", printed=True)
+
+
+def sides(trtexec: Trtexec) -> tuple[str, str]:
+    """What the sides are called."""
+    return trtexec.baseline.label, trtexec.candidate.label
+
+
+def tone(trtexec: Trtexec) -> str:
+    """The tone of the verdict."""
+    return VERDICTS[trtexec.verdict].tone
+
+
+def _layers(trtexec: Trtexec) -> list[Block]:
+    first = notable(trtexec)
+    others = [row for row in trtexec.rows if row not in first]
+    ordered = [*first, *others][:_LISTED]
+    listed = table(
+        "trtexec layers", [*ordered, _whole(trtexec)], VALUES, limit=_LISTED + 1, depth=1 if first else 2
+    )
+    total = listed.rows[-1]
+    foot = replace(total, cells=[total.cells[0], Cell(), *total.cells[2:]])  # which has no match
+    listed = replace(listed, rows=listed.rows[:-1], foot=foot, left=len(trtexec.rows) - len(ordered))
+    made: list[Block] = [Line([f"{layers_line(trtexec)}."]), Line([say("lead_layers_of_engines")], "lead")]
+    made += [listed, *([] if first else [Line([say("no_layer_changed")])])]
+    if changes := [Changed(row, one) for row, one in changed(trtexec)]:
+        made.append(
+            part(
+                render.LISTED["trtexec changes"].title,
+                [table("trtexec changes", changes, VALUES, limit=_LISTED)],
+                1,
+            )
+        )
+    for kind in ("type", "precision"):
+        if of := groups(trtexec, kind):
+            by = table(
+                "trtexec groups", of, VALUES, limit=_GROUPS, title=f"Layers by {kind}", look="data sortable"
+            )
+            made.append(part(f"Layers by {kind}", [by], 1))
+    return made
+
+
+def _whole(trtexec: Trtexec) -> TrtexecRow:
+    """All layers, as a row."""
+    one, other, delta = totals(trtexec)
+    before, after = (TrtexecLayers(["All layers"], [], [], [], time_ns=ns) for ns in (one, other))
+    return TrtexecRow("exact", 1.0, False, before, after, delta_ns=delta, level=None, sentence="")
 
 
 def gist(trtexec: Trtexec) -> str:
@@ -94,11 +180,6 @@ def _figure(one: TrtexecFigure, key: str) -> Figure:
     label = NAMES[one.metric] + ("" if key == "mean" else f", {key}")
     percent = "" if delta is None or not before else units.percent(delta, before)
     return Figure(label, write(before), write(after), difference, percent, tone, level)
-
-
-def level(one: Figure | TrtexecRow) -> str:
-    """How far a difference can be believed."""
-    return LEVELS[one.level][0] if one.level else ""
 
 
 def name(row: TrtexecRow, width: int | None = None) -> str:
@@ -168,19 +249,6 @@ def totals(trtexec: Trtexec) -> tuple[float | None, float | None, float | None]:
     return one, other, None if one is None or other is None else other - one
 
 
-def scale(trtexec: Trtexec) -> units.Scale:
-    """The unit of the tables of layers."""
-    sides = [side for row in trtexec.rows for side in (row.baseline, row.candidate) if side]
-    return units.scale_for([side.time_ns for side in sides])
-
-
-def percent(row: TrtexecRow) -> str:
-    """Change of a row's time; '' where it has no time on both sides."""
-    if row.delta_ns is None or row.baseline is None or row.candidate is None or not row.baseline.time_ns:
-        return ""
-    return units.percent(row.delta_ns, row.baseline.time_ns)
-
-
 def groups(trtexec: Trtexec, kind: str) -> list[TrtexecGroup]:
     """The groups of a kind."""
     return [one for one in trtexec.groups if one.kind == kind]
@@ -199,69 +267,15 @@ def side_line(word: str, side: TrtexecSide) -> str:
     return f"{word}: {side.label} ({'; '.join(filter(None, parts))})"
 
 
-_TAILED = ("GPU compute time, ", "latency, ")  # figures whose percentiles are printed
-_COLOURS = {"slower": "red", "faster": "green"}
+def _became(row: TrtexecRow) -> str:
+    return "; ".join(one for one in (row.sentence, meaning(row)) if one)
 
 
-def print_report(trtexec: Trtexec, console: Console, top: int) -> None:
-    """Print the report of two sides without traces."""
-    verdict = VERDICTS[trtexec.verdict]
-    print_line(console, (headline(trtexec), f"bold {TONES[verdict.tone]}"), indent=0)
-    _print(trtexec, console, top)
-
-
-def print_section(trtexec: Trtexec, console: Console, top: int) -> None:
-    """Print it as a part of a comparison of traces. The names are neutral already."""
-    print_heading(console, "TensorRT engines, by trtexec")
-    print_line(console, headline(trtexec))
-    _print(trtexec, console, top)
-
-
-def _print(trtexec: Trtexec, console: Console, top: int) -> None:
-    print_line(console, (side_line("baseline", trtexec.baseline), "dim"))
-    print_line(console, (side_line("candidate", trtexec.candidate), "dim"))
-    if trtexec.figures:
-        print_heading(console, "trtexec: means per query")
-        lines, styles = [], []
-        tails = [line for line in spread(trtexec) if line.label.startswith(_TAILED)]
-        for one in means(trtexec):
-            for line in (one, *(tail for tail in tails if tail.label.startswith(f"{one.label}, "))):
-                label = line.label.replace(f"{one.label}, ", "  ")
-                lines.append((label, line.before, line.after, line.difference, line.change, level(line)))
-                styles.append(_COLOURS.get(line.tone, ""))
-        print_table(console, ("", "baseline", "candidate", "delta", "change", ""), lines, styles=styles)
-    if trtexec.rows:
-        _layers(trtexec, console, top)
-    print_warnings(trtexec.warnings, (), console)
-
-
-def _layers(trtexec: Trtexec, console: Console, top: int) -> None:
-    print_heading(console, layers_line(trtexec))
-    rows = notable(trtexec)
-    for row in rows[:top]:
-        colour = (
-            "" if not row.delta_ns or row.level == "within_noise" else "red" if row.delta_ns > 0 else "green"
-        )
-        print_line(console, (name(row, 110), "bold"))
-        print_line(console, (row.sentence, colour), indent=5, hang=2)
-        for change in row.changes:
-            if change.what in ("tactic", "format"):
-                before, after = (shorten(one, 90) for one in (change.before, change.after))
-                print_line(console, (f"{change.what}: ", "dim"), f"{before} -> {after}", indent=5, hang=2)
-        if said := meaning(row):
-            print_line(console, (said, "dim"), indent=5, hang=2)
-    print_more(console, len(rows) - top)
-    if not rows:
-        print_line(console, "No layer changed beyond noise, and none is another.")
-    unit = scale(trtexec)
-    for kind in ("type", "precision"):
-        if found := groups(trtexec, kind):
-            print_heading(console, f"Layers by {kind} ({unit.unit} per query)")
-            lines = [
-                (
-                    shorten(one.name, 48) or NAMELESS, f"{one.baseline_layers} -> {one.candidate_layers}", *(NONE if ns is None else unit.number(ns) for ns in (one.baseline_ns, one.candidate_ns)),
-                    "" if one.delta_ns is None else unit.signed(one.delta_ns),
-                )
-                for one in found[:top]
-            ]  # fmt: skip
-            print_table(console, ("", "layers", "baseline", "candidate", "delta"), lines)
+VALUES: dict[str, values.Value] = {
+    "difference": lambda row, context: marked(row.difference, row.tone),
+    "layer": lambda row, context: name(row, 400),
+    "match": lambda row, context: f"{row.match} (reformat)" if row.reformat else row.match,
+    "became": lambda row, context: _became(row),
+    "changed": lambda row, context: name(row.row, 400),
+    "group": lambda row, context: shorten(row.name, 48) or NAMELESS,
+}

@@ -38,19 +38,22 @@ class Picture:
 
     name: str
     title: str
+    described: str
     svg: Markup
 
 
 def for_page(report: Result | Show) -> dict[str, Picture]:
     """The pictures that there are, by name and in their order. `report`: made neutral."""
-    found = {}
+    found = (one(report, name) for name in (_OF_BOTH if isinstance(report, Result) else _OF_ONE))
+    return {each.name: each for each in found if each}
+
+
+def one(report: Result | Show, name: str) -> Picture | None:
+    """One of them; None where there is no data for it."""
     with style.canvas():
-        for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
-            sheets = [sheet for layout in (WIDE, NARROW) if (sheet := draw(report, layout))]
-            if sheets:
-                svg = Markup("".join(one.svg() for one in sheets))
-                found[name] = Picture(name, sheets[0].title, svg)
-    return found
+        sheets = [sheet for layout in (WIDE, NARROW) if (sheet := _OF_BOTH[name](report, layout))]
+        svg = Markup("".join(each.svg() for each in sheets))
+    return Picture(name, sheets[0].title, sheets[0].description, svg) if sheets else None
 
 
 def of_fall(figure: waterfall.Waterfall) -> Markup:
