@@ -80,6 +80,7 @@ def test_the_verdict_is_a_word_and_the_numbers_are_the_results() -> None:
         "+87.8",
         "to",
         "+123.8",
+        "+105.8",
     ]
     assert "5 + 5 runs" in text and "1,038.6 us" in text and "1,167.9 us" in text
     for figure in ("+97.2 us", "+23.5 us", "-7.2 us"):

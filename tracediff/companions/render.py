@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.model import Note
-from tracediff.report import beside, blocks, templates, values
+from tracediff.report import beside, blocks, templates, values, words
 from tracediff.report.blocks import Block, Cell, Code, Items, Line, Section, Strong, Table
-from tracediff.report.console import TONES, print_line, print_section, spoken
+from tracediff.report.console import TONES, has_unicode, print_line, print_section, spoken
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers, own_files
 from tracediff.report.rows import PAGE
@@ -64,36 +64,38 @@ def marked(text: str, look: str) -> Cell:
 # The report of a companion's own command.
 
 
-def _opened(report: Report) -> tuple[Any, Line, Section]:
-    """The section of the report, made neutral; its first sentence; its blocks without that."""
+def _opened(report: Report) -> tuple[Any, str, str, Section]:
+    """The section of the report, made neutral; the sign of its verdict and its first sentence; its blocks without that."""
     found = getattr(neutral(report), report.kind)
     section = beside.renderer(found).section(found)
     first, *rest = section.blocks
-    return found, first, replace(section, blocks=rest)
+    verdict = getattr(found, "verdict", None)
+    sign = f"{words.VERDICTS[verdict].sign} " if verdict else ""
+    return found, sign, spoken(first.spans), replace(section, blocks=rest)
 
 
 def render_terminal(report: Report, console: Console, top: int = 10) -> None:
     """Print the report; `top`: rows of a table."""
-    found, first, section = _opened(report)
+    found, sign, text, section = _opened(report)
     tone = TONES[beside.renderer(found).tone(found)]
-    print_line(console, (spoken(first.spans), f"bold {tone}"), indent=0)
+    print_line(console, (f"{sign if has_unicode(console) else ''}{text}", f"bold {tone}"), indent=0)
     print_section(console, section, 1, top)
 
 
 def render_markdown(report: Report, top: int = 10) -> str:
     """The report as Markdown; `top`: rows of a table."""
-    _, first, section = _opened(report)
+    _, sign, text, section = _opened(report)
     template = templates.markdown_environment().get_template("companion.md.j2")
     shown = blocks.printed(section, 1)
-    return template.render(r=report, title=spoken(first.spans), shown=shown, top=top, width=_WIDTH)
+    return template.render(r=report, title=sign + text, shown=shown, top=top, width=_WIDTH)
 
 
 def render_html(report: Report) -> str:
     """The report as a page."""
-    found, first, section = _opened(report)
+    found, sign, text, section = _opened(report)
     renderer = beside.renderer(found)
     template = templates.html_environment().get_template("companion.html.j2")
     return template.render(
-        r=report, title=spoken(first.spans), section=section, tone=renderer.tone(found), sides=renderer.sides(found),
+        r=report, title=sign + text, section=section, tone=renderer.tone(found), sides=renderer.sides(found),
         terms=blocks.Section("reading", "How to read this", [renderer.TERMS]), comment=render_markdown(report), **own_files(), **helpers(),
     )  # fmt: skip

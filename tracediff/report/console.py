@@ -111,7 +111,7 @@ def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ())
     left = {0, *(column for column, right in enumerate(table.right) if not right)}
     space = console.width - 2
     texts = [[cell.text for cell in row] for row in table.rows]
-    if console.width >= WIDE:
+    if console.width >= WIDE and not said:
         rest = table_lines(
             console, table.heads[1:], [row[1:] for row in texts], left={column - 1 for column in left}
         )

@@ -71,7 +71,7 @@ def sentences(found: WhatIf) -> list[str]:
         if abs(gained) < _SMALL * phase.before_ns:
             pattern = "whatif_same"
         if removed - gained > _SAME * removed:
-            pattern += "_hidden"
+            pattern = f"{pattern}_hidden"
         said.append(
             say(pattern, removed=write.size(removed), step=_phase(phase), gained=write.size(abs(gained)))
         )

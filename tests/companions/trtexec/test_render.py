@@ -63,7 +63,7 @@ def markdown(text: str):
 
 def test_the_terminal():
     text = terminal(report())
-    assert text.startswith("Likely faster: GPU compute time 810 -> 610 us per query (-24.7 %)")
+    assert text.startswith("▽ Likely faster: GPU compute time 810 -> 610 us per query (-24.7 %)")
     assert FUSED in text and "LayerNorm: add, cast, mean" in text
     assert (
         "6 -> 8 layers, of them 0 -> 2 reformats, 1 fused, 1 split, 2 added, 2 with another tactic, 3 with another precision" in text
@@ -79,7 +79,7 @@ def test_the_terminal():
 
 def test_of_a_side_and_itself_little_is_said():
     text = terminal(report("fp32", "fp32"))
-    assert text.startswith("Same: ") and "No layer changed beyond noise, and none is another." in text
+    assert text.startswith("= Same: ") and "No layer changed beyond noise, and none is another." in text
 
 
 def test_more_throughput_is_better():
