@@ -46,6 +46,14 @@ def statuses(bundle: Path) -> dict[str, str]:
     return {run["folder"]: run["status"] for run in manifest_of(bundle)["runs"]}
 
 
+def test_a_clock_that_is_set_back_makes_no_negative_time(stand_ins: StandIns, tmp_path: Path) -> None:
+    ticks = iter(range(1_900_000_000, 1_800_000_000, -3600))
+    Runner(
+        plan(repeats=1), tmp_path / "bundle", need_nsys(), os.environ, clock=lambda: float(next(ticks))
+    ).run()
+    assert all(0 < run["seconds"] < 600 for run in manifest_of(tmp_path / "bundle")["runs"])
+
+
 def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     capture(plan(warmup=1, controls=1), bundle)

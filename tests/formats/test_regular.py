@@ -60,6 +60,11 @@ def test_toml_as_people_write_it(tmp_path):
         read_toml(tmp_path / "a.toml")
 
 
+def test_toml_as_editors_on_windows_write_it(tmp_path):
+    (tmp_path / "a.toml").write_bytes(b'\xef\xbb\xbffail-on = ["step:+3%"]\r\n[[waiver]]\r\nreason = "x"\r\n')
+    assert read_toml(tmp_path / "a.toml") == {"fail-on": ["step:+3%"], "waiver": [{"reason": "x"}]}
+
+
 @pytest.mark.parametrize(
     "run", ['"kpi": 1.5', '"exports": [["a"]]', '"command": ' + "[" * 100_000], ids=["kpi", "exports", "deep"]
 )

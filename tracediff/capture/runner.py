@@ -399,6 +399,7 @@ class Runner:
         self.report(slot, "running")
         problem: TracediffError | None = None
         started = time.time()  # of the file system, for files that the program leaves elsewhere
+        monotonic = time.monotonic()  # a clock may be set while a run goes on
         try:
             run.exit_code = self._execute(launch, scratch)
             run.after = machine.gpus()
@@ -420,7 +421,7 @@ class Runner:
             known = diagnose(scratch) if error.slug in ("capture-exit-code", "nsys-no-report") else None
             problem = known or error
             run.error = {"slug": problem.slug, "message": problem.message}
-        run.seconds = round(self.clock() - began, 3)
+        run.seconds = round(time.monotonic() - monotonic, 3)
         shutil.rmtree(runs / slot.name, ignore_errors=True)
         scratch.rename(runs / slot.name)
         others = [one for one in self._data.runs if one.index != slot.index]

@@ -55,7 +55,7 @@ def read_regular(path: Path, most: int) -> bytes:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file. Raises OSError as `read_regular` does, ValueError where it is no TOML or nested too deeply."""
-    data = read_regular(path, MOST_TEXT)
+    data = read_regular(path, MOST_TEXT).removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin a file so
     if _LONG_KEY.search(data):
         raise ValueError("a key has too many parts")
     try:

@@ -85,7 +85,7 @@ def check_name(path: Path) -> None:
         raise TracediffError(
             "name-not-utf8",
             f"{path.name}: its name, or that of a folder that it is in, is not UTF-8",
-            fix="rename the file or folder",
+            fix="rename the file or folder; where a terminal is not set to UTF-8, set it so",
         ) from None
 
 
