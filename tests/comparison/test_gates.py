@@ -341,7 +341,7 @@ def test_percentages_are_rounded_once(share, text, results):
 
 
 def test_a_gate_has_one_unit(results):
-    """52.26 ms beyond 5 % of 81 ms; below 10 ms all are us."""
+    """52.26 ms beyond 5 % of 81 ms, and beyond 5 us; below 10 ms all are us."""
     long = said(
         results["slower"],
         delta_ns=52.26e6,
@@ -350,7 +350,9 @@ def test_a_gate_has_one_unit(results):
         ci_low_ns=50e6,
         ci_high_ns=54e6,
     )
-    assert judge(parse_gate("step:+5%"), long).message.startswith("step +52.26 ms (+64.5 %) exceeds 4.05 ms")
+    for limit, text in (("5%", "4.050 ms"), ("5us", "0.005 ms")):
+        message = judge(parse_gate(f"step:+{limit}"), long).message
+        assert message.startswith(f"step +52.260 ms (+64.5 %) exceeds {text}")
 
 
 def test_the_gate_of_the_step_is_of_the_first_sentence_whatever_the_mean_does(results):

@@ -130,7 +130,7 @@ def _amounts(gate: Gate, largest: float) -> Callable[..., str]:
     if gate.measure.unit == "count":
         return lambda value, sign="": f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
     if largest >= _MILLISECONDS:
-        return lambda value, sign="": f"{value / 1e6:{sign},.2f} ms"
+        return lambda value, sign="": f"{value / 1e6:{sign},.3f} ms"
     return lambda value, sign="": f"{value / 1e3:{sign},.1f} us"
 
 
