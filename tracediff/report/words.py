@@ -307,6 +307,8 @@ def evidence(finding: Finding, result: Result) -> str:
     """`confirmed`; `may be noise` where the interval holds 0."""
     if result.verdict == "not_comparable":
         return "not judged"
+    if finding.cause == "batch_mix":
+        return "as measured"
     if finding.level != "within_noise":
         return LEVELS[finding.level][0]
     return "may be noise" if finding.ci_low_ns <= 0 <= finding.ci_high_ns else "not certain"
@@ -414,13 +416,20 @@ def explains(finding: Finding, result: Result) -> str:
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`."""
     per = per_step(finding.where.phase or "", finding.part, unit, apart=_apart(finding))
+    if finding.ci_low_ns == finding.ci_high_ns:  # measured, without a test
+        return f"{scale.delta(finding.delta_ns)} {per}"
     return f"{scale.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)} {scale.unit} {per}"
 
 
 def brief_size(finding: Finding, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`: in the unit of a sentence about this finding alone."""
     prose = units.prose([finding.delta_ns])
-    size = prose.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)
+    measured = finding.ci_low_ns == finding.ci_high_ns
+    size = (
+        prose.signed(finding.delta_ns)
+        if measured
+        else prose.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)
+    )
     return f"{size} {per_step(finding.where.phase or '', finding.part, unit, apart=_apart(finding))}"
 
 
