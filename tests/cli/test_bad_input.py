@@ -150,9 +150,9 @@ def test_a_saved_result_that_does_not_fit_together(before, after, slug, run, goo
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
-        (("god.sqlite", "good.sqlite"), "did you mean good.sqlite?"),
+        (("god.sqlite", "good.sqlite"), "check the path"),
         (("gool.sqlite", "other.sqlite"), "did you mean good.sqlite?"),
-        (("good.sqlite", "good.sqlit"), "check the path"),  # that one is the other side
+        (("good.sqlite", "good.sqlit"), "check the path"),  # what it is like is the other side
         (("good.sqlite", "unlike.sqlite"), "check the path"),
         (("new_*.sqlite", "good.sqlite"), "check the pattern"),
     ],

@@ -37,7 +37,7 @@ PAGES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 # Slugs of errors that take more than a command and a few files: Python, a driver, a full disk, a forge, a cluster, a run under nsys, ...
 ELSEWHERE = re.compile(
     r"(bad-arguments|bisect-(changed|damaged|end|exists|no-commits|plan|running)|bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|git|gpu|internal|io-error|kineto|locked|measure-by|name-not"
-    r"|ncu-(csv|damaged)|no-(permission|process|such|typical)|not-plain"
+    r"|ncu-(csv|damaged)|no-(permission|process|such|typical)|not-(plain|rendered)"
     r"|nsys-(agent|broken|import|no-report)|out-of-memory|outside-root|output-not-writable|perf-events|policy-twice|query-too-long|ranks-unclear|\w+-(package-)?missing"
     r"|scheduler-(lost|no|other)|scrub-changed|step-(numbers?|of)|still-running|read-too|too-many|trtexec-large|unpacks|worker)\b"
 )
