@@ -762,7 +762,7 @@ TARGETS: dict[str, Target] = {
     "history": Target(_points, bytes_or(other_values), history),
     "ncu": Target(files("ncu/gemm_two.csv", "ncu/spill32.csv"), bytes_or(other_lines), ncu),
     "trtexec": Target(files("trtexec/fp32/*.*"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
-    "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/latencies/warm/run2.csv", "--unit", "us", "--html", "page.html", "-q")),
+    "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE:us", "FIXTURES/latencies/warm/run2.csv:us", "--html", "page.html", "-q")),
     "kpi": Target(files("kpi/*.json", "kpi/*.log", "kpi/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" and rng.random() < 0.8 else bytes_or(other_lines))(data, rng), of_command("show", "good.sqlite", "--kpi", "FILE", "-q", "--md", "page.md")),
     "options": Target(texts(*OPTIONS), bytes_or(other_lines), options),
     "names": Target(_names, bytes_or(other_name), kernel_names),
