@@ -15,7 +15,7 @@ from tests.report import sample
 from tracediff.cli.schema import build_schema
 from tracediff.companions.model import Result
 from tracediff.model import FORMAT_VERSION, encode
-from tracediff.report import tables
+from tracediff.report import tables, units, values
 
 RESULTS = {
     "full": sample.full(),
@@ -189,3 +189,17 @@ def test_the_schema_refuses_what_is_no_result(path: tuple[str | int, ...], value
 
 def test_the_schema_itself_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(build_schema())
+
+
+def test_what_a_typical_step_lacks_and_other_steps_have_is_neither_new_nor_gone() -> None:
+    """A copy of every tenth step on one side, of each step on the other: 0 -> 1.8 us in the typical step, 0.1 -> 1.1 copies in the mean."""
+    scale = units.Scale("us", 1_000, 1)
+
+    def said(before: float, after: float, *, of_both: bool) -> list[str]:
+        cells = values.difference(before, after, after - before, scale, "exact", of_both=of_both)
+        return [cell.text for cell in cells]
+
+    assert said(0.0, 1_800.0, of_both=True) == ["+1.8", ""]
+    assert said(0.0, 1_800.0, of_both=False) == ["+1.8", "new"]
+    assert said(1_800.0, 0.0, of_both=True) == ["-1.8", "-100 %"]
+    assert said(1_800.0, 0.0, of_both=False) == ["-1.8", "gone"]
