@@ -205,6 +205,6 @@ def test_a_bundle_tells_when_its_runs_were_recorded(run, tmp_path):
 
 
 def test_a_second_file_of_a_kind_is_refused_and_none_is_lost(run, good, tmp_path):
-    code, _, err = run("compare", good, good, "--postmortem", "a.md", "--postmortem", "b.md")
-    assert code == 2 and "'--postmortem': given 2 times" in err
-    assert not list(tmp_path.glob("*.md"))
+    code, _, err = run("compare", good, good, "--html", "a.html", "--html", "b.html")
+    assert code == 2 and "'--html': given 2 times" in err
+    assert not list(tmp_path.glob("*.html"))
