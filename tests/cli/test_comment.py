@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import resource
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -331,15 +330,18 @@ def test_what_is_no_json(github, run, saved):
     assert run("comment", saved, "--github")[0] == 0
 
 
-def test_an_answer_is_not_unpacked(github, run, saved):
-    """Half a megabyte of gzip that holds half a gigabyte; nor is one read that has no end."""
-    bomb = gzip.compress(b"[" + b" " * (512 << 20), 9)
+def test_an_answer_is_not_unpacked(github, run, saved, monkeypatch):
+    """Gzip that holds a thousand times as much; nor is one read that is larger than any is."""
+    read, whole = [], forges._whole
+    monkeypatch.setattr(forges, "_whole", lambda sent: read.append(whole(sent)) or read[-1])
+    bomb = gzip.compress(b"[" + b" " * 10_000_000)
     github.fail.append(("GET", "", 200, {"Content-Encoding": "gzip"}, bomb, 9))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert "is no JSON" in expect_error(run("comment", saved, "--github"), "forge-failed")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10  # KiB
-    github.fail[:] = [("GET", "", 200, {}, b"[" + b" " * 40_000_000, 9)]
+    assert [one.content for one in read] == [bomb]
+    monkeypatch.setattr(forges, "_MOST_BYTES", 1_000)
+    github.fail[:] = [("GET", "", 200, {}, b"[" + b" " * 5_000, 9)]
     assert "is no JSON" in expect_error(run("comment", saved, "--github"), "forge-failed")
+    assert [one.content for one in read] == [bomb, b""]
 
 
 def test_the_token_goes_to_no_other_server(github, run, saved, monkeypatch):
