@@ -363,4 +363,3 @@ def test_a_kernel_that_is_gone_or_new_in_every_step_is_exact_where_no_step_repea
     assert {row.level for names, row in rows.items() if names == ("cat",)} == {"within_noise"}
     typical = {row.baseline.names[0]: row.phases[0] for row in found.kernels if row.candidate is None}
     assert (typical["sdpa"].baseline_count, typical["sdpa"].candidate_count) == (2, 0)
-    assert typical["sdpa"].counted

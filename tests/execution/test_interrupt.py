@@ -26,7 +26,7 @@ main()
 IN_PROCESSES = """
 import sys
 import tracediff.execution.executors as executors
-executors._WORTH_PROCESSES = 0
+executors._WORTH_PROCESSES = executors._TINY = 0
 from tracediff.cli.main import main
 sys.argv = ["tracediff", *sys.argv[1:]]
 main()
