@@ -13,6 +13,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
 from tests.tiny import idle, label, spent
+from tracediff.comparison.comparability import facts
 from tracediff.comparison.compare import compare
 from tracediff.comparison.host_time import host_only_notes
 from tracediff.errors import TracediffError
@@ -122,6 +123,7 @@ def test_what_is_captured_is_told_apart_from_what_is_not(tmp_path):
     assert set(reduction.coverage.values()) == {"captured", "not_captured"}
     assert reduction.graph_mode == "node"
     assert reduction.meta["CudaDriverVersion"] == ("13000",)
+    assert dict(facts(Side("a", [Run("a", [reduction])])))["cuda"] == "13.0"
     assert reduction.meta["EXPORT_PRODUCT_VERSION"] == ("torch.profiler, CUPTI 28",)
     assert [note.slug for note in reduction.warnings] == ["torch-profiler"]
 

@@ -29,6 +29,12 @@ def _meta(name: str) -> Callable[[Reduction], str]:
     return lambda part: "+".join(one for one in part.meta.get(name, ()) if one != "0") or "?"
 
 
+def _cuda(part: Reduction) -> str:
+    """Version of CUDA: the driver counts 13.0 as 13000, and 12.8 as 12080."""
+    number = _meta("CudaDriverVersion")(part)
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number.isdecimal() else number
+
+
 def _gpus(part: Reduction) -> str:
     return ", ".join(sorted({name for _, name, _, _ in part.devices})) or "?"
 
@@ -47,7 +53,7 @@ _FACTS: dict[str, Callable[[Reduction], str]] = {
     "gpu": _gpus,
     "gpu_count": _gpu_count,
     "driver": _meta("NvDriverVersion"),
-    "cuda": _meta("CudaDriverVersion"),
+    "cuda": _cuda,
     "nsys": _meta("EXPORT_PRODUCT_VERSION"),
     "schema": lambda part: part.schema_version or "?",
     "clocks": _clocks,

@@ -156,7 +156,7 @@ def _rare(finding: Finding) -> str:
     return (
         f"Steps that it makes longer: {rare.baseline_steps * runs[0]:,.0f} of {rare.baseline_of * runs[0]:,.0f} on the baseline,"
         f" {rare.candidate_steps * runs[1]:,.0f} of {rare.candidate_of * runs[1]:,.0f} on the candidate;"
-        f" the typical step changes by {rare.typical_delta_ns / 1e3:+.1f} us."
+        f" the typical step changes by {units.prose([rare.typical_delta_ns]).signed(rare.typical_delta_ns)}."
     )
 
 
