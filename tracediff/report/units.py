@@ -77,15 +77,13 @@ class Delta:
 
 
 def scale_for(values: Iterable[float | None]) -> Scale:
-    """Choose the scale that suits the largest of the values."""
+    """Choose the scale that gives the largest of the values four digits, or more before the point."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     unit, factor = next(((unit, ns) for unit, ns, end in _UNITS if largest < end), ("s", 1_000_000_000))
     size = largest / factor
     if unit == "ns":
         return Scale(unit, factor, 0 if size >= 100 else 1)
-    if unit == "us":
-        return Scale(unit, factor, 1 if size >= 100 else 2 if size >= 10 else 3)
-    return Scale(unit, factor, 3 if size < 1_000 else 2)
+    return Scale(unit, factor, 1 if size >= 100 else 2 if size >= 10 else 3)
 
 
 def symbol(scale: Scale) -> str:
