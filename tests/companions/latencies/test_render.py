@@ -42,7 +42,7 @@ def test_the_terminal():
         and "confirmed" in text
         and "2 of 9 checks of the measurement did not pass: outliers, odd runs." in text
     )
-    assert "Far out in the baseline: iteration 61 of before 90.000 ms" in text
+    assert "Far out in the baseline: iteration 61 of before 90.00 ms" in text
     single = terminal(report(runs=1))
     assert "the intervals are within the runs" in " ".join(single.split())
     assert "runs: baseline 1, candidate 1" in single
@@ -71,8 +71,8 @@ def test_rows_as_text():
     lines = [[cell.text for cell in row.cells] for row in table.rows]
     assert [line[0] for line in lines] == ["mean", "median", "p90", "p99", "minimum"]
     row = found.rows[1]
-    assert lines[1][1] == f"{row.baseline_ns / 1e6:.3f}" and lines[1][3] == f"{row.delta_ns / 1e6:+.3f}"
-    assert lines[1][5] == f"{row.ci_low_ns / 1e6:+.3f} to {row.ci_high_ns / 1e6:+.3f}"
+    assert lines[1][1] == f"{row.baseline_ns / 1e6:.2f}" and lines[1][3] == f"{row.delta_ns / 1e6:+.2f}"
+    assert lines[1][5] == f"{row.ci_low_ns / 1e6:+.2f} to {row.ci_high_ns / 1e6:+.2f}"
     assert lines[0][7] == "" and lines[1][7]
 
 
