@@ -191,16 +191,16 @@ def _damage(path: Path, table: str) -> str:
     with closing(open_export(path)) as db:
         db.set_progress_handler(break_off, max(most, 1000))
         try:
-            found = [said for (said,) in db.execute(f"PRAGMA quick_check({_quoted(table)})")]
+            # of one row, for Python takes the next one before it gives the first, and loses both where it is broken off
+            found = db.execute("SELECT * FROM pragma_quick_check(?) LIMIT 1", [table]).fetchone()
         except sqlite3.DatabaseError as error:
             if broken_off:
                 return ""
             if "malformed" not in str(error):
                 raise
             return str(error)
-    return next(
-        (said.splitlines()[-1] for said in found if said != "ok" and not said.startswith(_OF_VALUES)), ""
-    )
+    said = found[0] if found else "ok"
+    return "" if said == "ok" or said.startswith(_OF_VALUES) else said.splitlines()[-1]
 
 
 def _wiped(db: sqlite3.Connection, table: str, column: str) -> str:
@@ -250,17 +250,21 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
 
 
 def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
-    """Which first page of a table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
+    """Which table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
     with path.open("rb") as file:
         size = page_size(file.read(18))
         for table, root, columns in trees:
-            file.seek((root - 1) * size)
-            page = file.read(size)
+            number = root
+            for _ in range(_DEEPEST):
+                page = os.pread(file.fileno(), size, (number - 1) * size) if number else b""
+                if len(page) < size or page[0] != _INTERIOR:
+                    break
+                number = int.from_bytes(page[8:12])
             if len(page) < size or page[0] != _LEAF or not page[3:5].strip(b"\0"):
                 continue
             with suppress(IndexError):  # whatever it holds, it is not read
                 if _values(page, int.from_bytes(page[8:10])) > columns:
-                    return f"page {root} of {table} holds rows of another table"
+                    return f"page {number} of {table} holds rows of another table"
     return ""
 
 
@@ -270,6 +274,7 @@ def page_size(head: bytes) -> int:
 
 
 _INTERIOR, _LEAF = 5, 13  # kinds of pages of a table
+_DEEPEST = 20  # pages from the first one of a table to its rows, as SQLite has it
 _GO_ON = bytes(range(128, 256))  # bytes of a number that another one follows
 _MOST_SHORT = 10_000  # pages that are looked for elsewhere
 
