@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +55,7 @@ def compare_request(
     words = [os.fspath(one) for one in (request.baseline, request.candidate) if one is not None]
     reading = replace(request.reading(keep=keep), graph=request.what_if)
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
-    found, notes = _found(files, words, given["baseline"]) if bundle is None else ([], [])
+    found, notes = _found(files, words, adds) if bundle is None else ([], [])
     files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.model import complete
@@ -75,7 +75,7 @@ def compare_request(
     result = complete(
         with_words(compare(sides[0], sides[1], options, noise=sides[2] if given["noise"] else None))
     )
-    for add in (*adds, *found):
+    for add in (*adds.values(), *found):
         result = add(result)
     if notes:
         result = msgspec.structs.replace(result, warnings=[*result.warnings, *notes])
@@ -86,8 +86,8 @@ def compare_request(
     return result
 
 
-def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]:
-    """Read what was given beside the traces now, and return what adds a section each to a result."""
+def _additions(given: dict[str, list[Path]]) -> dict[str, Callable[[Result], Result]]:
+    """Read what was given beside the traces now, and return by section what adds it to a result."""
     from tracediff.companions.files import beside
 
     one, other = beside(given["baseline"]), beside(given["candidate"])
@@ -99,17 +99,16 @@ def _additions(given: dict[str, list[Path]]) -> list[Callable[[Result], Result]]
             fix=f"--with {lacks}=PATH",
             exit_code=2,
         )
-    return [_adding(section, one[section], other[section]) for section in one]
+    return {section: _adding(section, one[section], other[section]) for section in one}
 
 
 def _found(
-    files: Sequence[SideFiles], words: Sequence[str], given: Sequence[Path]
+    files: Sequence[SideFiles], words: Sequence[str], given: Container[str]
 ) -> tuple[list[Callable[[Result], Result]], list[Note]]:
-    """The same of what lies in the folders of both sides, unless it was `given`; what of that is left out is noted, and is no error."""
-    from tracediff.companions.files import beside, of_both, within
+    """The same of what lies in the folders of both sides, but of sections that were `given`; what is left out is noted, and is no error."""
+    from tracediff.companions.files import of_both, within
 
-    known = beside(given)
-    sides = (within(side, word, known) for side, word in zip(files, words, strict=True))
+    sides = (within(side, word, given) for side, word in zip(files, words, strict=True))
     one, other, notes = of_both(*sides)
     adds = []
     for section in one:

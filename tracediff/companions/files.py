@@ -34,9 +34,7 @@ def beside(paths: Iterable[Path]) -> Sections:
     found: Sections = {}
     for path in paths:
         if not path.exists():
-            from tracediff.companions.latencies.read import split
-
-            if not split(str(path))[0].exists():
+            if not _with_column(str(path)):
                 raise missing(path)
             found.setdefault("latencies", []).append(path)
             continue
@@ -72,6 +70,13 @@ def beside(paths: Iterable[Path]) -> Sections:
             exit_code=2,
         )
     return found
+
+
+def _with_column(word: str) -> bool:
+    """Whether a word is a file of latencies with a column or unit behind its name."""
+    from tracediff.companions.latencies.read import split
+
+    return split(word)[0].exists()
 
 
 def within(side: SideFiles, word: str, known: Container[str] = ()) -> Sections:
@@ -145,9 +150,7 @@ def _kind(word: str) -> str | None:
     if not path.exists():
         if Path(rest.partition(",")[0]).exists():
             return "trtexec"
-        from tracediff.companions.latencies.read import split
-
-        return "latencies" if split(rest)[0].exists() else None
+        return "latencies" if _with_column(rest) else None
     if path.is_dir() and (is_bundle(path) or any(map(is_export, _folder(path)))):
         return _TRACES
     try:
