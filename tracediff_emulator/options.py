@@ -130,11 +130,11 @@ class Options:
         _DEVICE, 0, "allocated on the GPU and freed again in each step (cudaMalloc, cudaFree)", "N"
     )
 
-    def profile_window(self) -> tuple[int, int] | None:
-        """First and last profiled step of TLLM_PROFILE_START_STOP (`A-B`), both inclusive."""
+    def profile_windows(self) -> list[tuple[int, int]]:
+        """First and last profiled step of each window of TLLM_PROFILE_START_STOP (`A-B,C-D`), both inclusive."""
         value = os.environ.get("TLLM_PROFILE_START_STOP", "")
-        match = re.fullmatch(r"(\d+)-(\d+)", value.split(",")[0].strip())
-        return (int(match[1]), int(match[2])) if match else None
+        found = [re.fullmatch(r"(\d+)-(\d+)", word.strip()) for word in value.split(",")]
+        return [(int(match[1]), int(match[2])) for match in found if match]
 
     def requests(self) -> list[Request] | None:
         """The traffic of the run, from the file or by the seed; None without traffic. Raises ValueError, OSError."""
@@ -197,7 +197,7 @@ def parse(argv: list[str] | None = None) -> Options:
         "--hidden must be a multiple of 128 x --tp": o.tp < 1 or o.hidden % (128 * o.tp),
         "--dry-run has one rank": o.dry_run and o.tp > 1,
         "--torch-profile needs torch and TLLM_PROFILE_START_STOP=A-B": o.torch_profile
-        and (o.dry_run or o.profile_window() is None),
+        and (o.dry_run or len(o.profile_windows()) != 1),
         "--cpu goes with --eager and one rank": o.cpu and (o.mode != "eager" or o.tp > 1 or o.dry_run),
         "--trtllm-kernel needs a GPU": o.trtllm_kernel and no_gpu,
         "--alloc-bytes needs a GPU": o.alloc_bytes and no_gpu,

@@ -138,14 +138,14 @@ class Executor:
     def run(self) -> None:
         """Run all steps."""
         precise_sleep()
-        window = self._o.profile_window()
+        windows = self._o.profile_windows()
         for step in range(self._o.steps):
-            if window and step == window[0]:
-                self._device.profiler(True)
-            if window and step == window[1] + 1:
+            if step in {last + 1 for _, last in windows}:
                 self._device.profiler(False)
+            if step in {first for first, _ in windows}:
+                self._device.profiler(True)
             self._iteration(step)
-        if window and window[0] < self._o.steps <= window[1] + 1:
+        if any(first < self._o.steps <= last + 1 for first, last in windows):
             self._device.profiler(False)
 
     def _iteration(self, step: int) -> None:
@@ -301,10 +301,11 @@ def worker(options: Options, rank: int, rendezvous: str, out: Connection) -> Non
 
 
 def summary(options: Options, rank: int, executor: Executor, ranges: Ranges) -> dict[str, Any]:
-    """Put together the report of one rank."""
-    window = options.profile_window()
+    """Put together the report of one rank: its first window, and the steps after the last one."""
+    windows = options.profile_windows()
+    window = windows[0] if windows else None
     first, last = window or (min(20, options.steps // 2), options.steps - 1)
-    free_from = last + 5 if window else first
+    free_from = windows[-1][1] + 5 if windows else first
     return {
         "rank": rank,
         "nvtx": ranges.backend,
@@ -403,7 +404,7 @@ def serve(options: Options) -> dict[str, Any]:
     return {
         "emulator": "mini_serve",
         "mode": options.mode,
-        "profiled": bool(options.profile_window()),
+        "profiled": bool(options.profile_windows()),
         **({"traffic": traffic(options)} if options.traffic else {}),
         "ranks": ranks,
     }

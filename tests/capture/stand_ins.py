@@ -72,7 +72,10 @@ elif args[0] == "profile":
     for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"):
         out = out.replace("%q{" + name + "}", os.environ.get(name, "?"))
     kind = os.environ.get("FAKE_REPORT", "nsys-rep")
-    if kind != "none" and code == 0: pathlib.Path(f"{out}.{kind}").write_text(side)
+    steps = next((value for name, value in env.items() if name.endswith("_PROFILE_START_STOP")), "")
+    repeats = "--capture-range-end=repeat" in args  # a report a window, numbered from 1, as nsys 2023.4.4 names them
+    for end in [f".{n + 1}" for n in range(steps.count(",") + 1)] if repeats else [""]:
+        if kind != "none" and code == 0: pathlib.Path(f"{out}{end}.{kind}").write_text(side)
     sys.exit(code)
 elif args[0] == "export":
     side = pathlib.Path(args[-1]).read_text()

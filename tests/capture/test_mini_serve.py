@@ -90,14 +90,14 @@ def test_labels_of_three_generations(generation: int, groups: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "window"),
-    [("20-50", (20, 50)), ("20-50,70-80", (20, 50)), ("", None), ("20", None), ("x-y", None)],
+    ("value", "windows"),
+    [("20-50", [(20, 50)]), ("20-50,70-80", [(20, 50), (70, 80)]), ("", []), ("20", []), ("x-y", [])],
 )
 def test_the_profiled_steps(
-    value: str, window: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+    value: str, windows: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TLLM_PROFILE_START_STOP", value)
-    assert Options().profile_window() == window
+    assert Options().profile_windows() == windows
 
 
 def test_requests_arrive_fill_and_finish() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tracediff.capture.plan import Plan, SidePlan, plan_from, read_plan, until_of
+from tracediff.capture.plan import Plan, SidePlan, plan_from, read_plan, until_of, windows_of
 from tracediff.errors import TracediffError
 
 SIDES = {"baseline": {"command": "a 'b c'"}, "candidate": {"command": ["d", "e f"]}}
@@ -56,6 +56,20 @@ def test_with_until_more_pairs_follow_in_the_same_order() -> None:
 )  # fmt: skip
 def test_what_until_asks_for(text: str, wanted: tuple[str, float, bool]) -> None:
     assert until_of(text) == (wanted[0], pytest.approx(wanted[1]), wanted[2])
+
+
+@pytest.mark.parametrize(
+    ("takes", "text", "windows"),
+    [("A-B", "100-150", [(100, 150)]),
+     ("A-B,C-D", "100-150,300-350", [(100, 150), (300, 350)]),
+     ("A-B,N", "0,63,127", [(0, 0), (63, 63), (127, 127)]),
+     ("A-B,N", "1-4,7-8", [(1, 4), (7, 8)]),
+     ("N,M", "0,1", [(0, 0), (1, 1)])],
+)  # fmt: skip
+def test_each_program_is_told_its_windows_in_its_own_form(
+    takes: str, text: str, windows: list[tuple[int, int]]
+) -> None:
+    assert windows_of(text, takes) == windows
 
 
 def test_names_are_unique_and_sort_in_order() -> None:
@@ -110,6 +124,12 @@ def test_commands_are_split_like_a_shell_and_sides_share(tmp_path: Path) -> None
         ({"steps": "100-150"}, "plan-steps"),
         ({"preset": "emulator", "steps": "100"}, "plan-steps"),
         ({"preset": "emulator", "steps": "150-100"}, "plan-steps"),
+        ({"preset": "trtllm-bench-latency", "steps": "0,63"}, "plan-steps"),
+        ({"preset": "trtllm-bench-latency", "steps": "100-150,150-200"}, "plan-steps"),
+        ({"preset": "vllm", "steps": "100-150,200-250"}, "plan-steps"),
+        ({"preset": "gptSessionBenchmark", "steps": "100-150"}, "plan-steps"),
+        ({"preset": "gptManagerBenchmark", "steps": "63,0"}, "plan-steps"),
+        ({"preset": "gptManagerBenchmark", "steps": "0,,63"}, "plan-steps"),
         ({"launcher": "jsrun -n 2"}, "plan-launcher"),
     ],
 )

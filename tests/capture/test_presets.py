@@ -227,12 +227,22 @@ def test_every_label_of_transformers_is_a_function_that_nsys_is_given() -> None:
 def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:
     capture(tmp_path / "b", "gptManagerBenchmark --engine_dir E", preset="gptManagerBenchmark", steps="10-20")
     words = flags(stand_ins.calls("nsys")[0])
-    assert "--capture-range-end=repeat[]" in words
+    assert "--capture-range-end=stop" in words
     assert "-e" not in words
     assert stand_ins.calls("gptManagerBenchmark")[0]["env"] == {"TLLM_GPTM_PROFILE_START_STOP": "10-20"}
-    capture(tmp_path / "s", "gptSessionBenchmark --engine_dir E", preset="gptSessionBenchmark", steps="10-20")
-    assert stand_ins.calls("gptSessionBenchmark")[0]["env"] == {"TLLM_GPTS_PROFILE_START_STOP": "10-20"}
-    assert flags(stand_ins.calls("nsys")[2]) == words
+    data = capture(tmp_path / "s", "gptSessionBenchmark --engine_dir E", preset="gptSessionBenchmark")
+    assert stand_ins.calls("gptSessionBenchmark")[0]["env"] == {"TLLM_GPTS_PROFILE_START_STOP": "0,1"}
+    assert "--capture-range-end=repeat" in flags(stand_ins.calls("nsys")[2])
+    assert data["runs"][0]["exports"] == ["report.1.sqlite", "report.2.sqlite"]
+
+
+def test_windows_that_the_environment_of_a_side_sets_are_all_captured(
+    stand_ins: StandIns, tmp_path: Path
+) -> None:
+    windows = {"TLLM_PROFILE_START_STOP": "5-9,20-25"}
+    data = capture(tmp_path / "b", f"{BENCH} latency", preset="trtllm-bench-latency", env=windows)
+    assert "--capture-range-end=repeat" in flags(stand_ins.calls("nsys")[0])
+    assert data["runs"][1]["exports"] == ["report.1.sqlite", "report.2.sqlite"]
 
 
 def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:

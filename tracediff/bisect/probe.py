@@ -30,6 +30,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_bundle, read_manifest
+from tracediff.formats.inputs import one_run
 from tracediff.model.bisect import BisectCommit, BisectProbe
 
 if TYPE_CHECKING:
@@ -251,7 +252,11 @@ class _Looks:
         runs = read_bundle(self.bundle).profiled[name][:pairs]
         for path in (path for run in runs for path in run.exports if path not in self._reduced):
             self._reduced[path] = reduce_file(path, self.prober.reading)
-        return Side(name, [Run(run.name, [self._reduced[path] for path in run.exports]) for run in runs])
+        files = [one_run(run.name, run.exports) for run in runs]
+        return Side(
+            name,
+            [Run(one.name, [self._reduced[path] for path in one.files], one.ranks or ()) for one in files],
+        )
 
     def check(self) -> None:
         """Raise _BrokenError where an answer is one about runs that cannot be compared."""

@@ -19,9 +19,9 @@ from tracediff.capture.plan import (
     Plan,
     Preset,
     Slot,
-    check_steps,
     preset,
     rank_suffix,
+    windows_of,
 )
 
 
@@ -60,8 +60,9 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
     if slot.kind == "profiled":
         added = {**additions(kind, plan.steps), **added}
         command = with_flags(kind, command, plan.steps)
+        several = "," in added.get(kind.steps_variable or "", "")
         profiler = [str(nsys.path), *nsys_flags(
-            kind, nsys.features, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
+            kind, nsys.features, several=several, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
             graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
             extra=plan.nsys_flags,
         )]  # fmt: skip
@@ -85,7 +86,7 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
 def additions(kind: Preset, steps: str | None) -> dict[str, str]:
     """The environment that a preset adds to a profiled run."""
     wanted = steps or kind.default_steps
-    window = {kind.steps_variable: check_steps(wanted)} if kind.steps_variable and wanted else {}
+    window = {kind.steps_variable: wanted} if kind.steps_variable and wanted else {}
     return {**kind.env, **window}
 
 
@@ -106,8 +107,8 @@ def _option(word: str) -> str:
 
 
 def _windowed(text: str, kind: Preset, steps: str | None) -> str:
-    first, last = check_steps(steps or kind.default_steps or "0-1").split("-")
-    return text.replace("{first}", first).replace("{count}", str(int(last) - int(first)))
+    ((first, last),) = windows_of(steps or kind.default_steps or "0-1")
+    return text.replace("{first}", str(first)).replace("{count}", str(last - first))
 
 
 def nsys_flags(
@@ -115,15 +116,17 @@ def nsys_flags(
     features: Features,
     *,
     output: str,
+    several: bool = False,
     graph_trace: str = "node",
     gpu_metrics: bool = False,
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """The words after `nsys`, up to the program. What this nsys cannot do is left out."""
+    """The words after `nsys`, up to the program. What this nsys cannot do is left out. `several`: the program opens more than one window."""
     flags = ["profile", "-o", output, "-f", "true"]
     flags += ["-t", ",".join(name for name in TRACES if name in features.traces)]
     if kind.capture_range:
-        flags += ["-c", "cudaProfilerApi", f"--capture-range-end={kind.range_end}"]
+        # `stop` ignores every window after the first
+        flags += ["-c", "cudaProfilerApi", f"--capture-range-end={'repeat' if several else 'stop'}"]
     if features.graph_trace:
         flags.append(f"--cuda-graph-trace={graph_trace}")
     if kind.fork and features.fork_before_exec:

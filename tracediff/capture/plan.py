@@ -26,9 +26,10 @@ class Preset:
     steps_variable: str | None = None
     """The variable that makes the program call cudaProfilerStart and cudaProfilerStop around iterations."""
     default_steps: str | None = None
+    takes: str = "A-B"
+    """How the program is told its iterations: `A-B` one range, `A-B,C-D` several, `A-B,N` or single ones, `N,M` single ones only."""
     capture_range: bool = True
     """Capture between cudaProfilerStart and cudaProfilerStop only (`-c cudaProfilerApi`)."""
-    range_end: str = "stop"
     env: Mapping[str, str] = field(default_factory=dict)
     fork: bool = True
     program: str | None = None
@@ -56,9 +57,9 @@ class Preset:
 _TRTLLM: dict[str, Any] = {
     "steps_variable": "TLLM_PROFILE_START_STOP",
     "default_steps": "100-150",
+    "takes": "A-B,C-D",
     "env": {"TLLM_PROFILE_RECORD_GC": "1", "TLLM_LLMAPI_ENABLE_NVTX": "1"},
 }
-_LEGACY: dict[str, Any] = {"default_steps": "100-150", "range_end": "repeat[]"}
 _EMULATOR = "tracediff_emulator"
 _JSON, _LOG = ("--report_json", "report.json"), ("--iteration_log", "iterations.log")
 # vllm-project/vllm vllm/config/profiler.py: a window of engine iterations after start_profile
@@ -78,7 +79,7 @@ _ROWS = (
     # a program that calls torch.cuda.profiler.start() and stop() itself
     Preset("torch"),
     # python -m tracediff_emulator
-    Preset("emulator", "TLLM_PROFILE_START_STOP", "20-50", env={"TLLM_PROFILE_RECORD_GC": "1"}, fork=False,
+    Preset("emulator", "TLLM_PROFILE_START_STOP", "20-50", "A-B,C-D", env={"TLLM_PROFILE_RECORD_GC": "1"}, fork=False,
            program=_EMULATOR, reports=(("--report", "emulator.json"),)),
     Preset("trtllm-bench-throughput", program="trtllm-bench", subcommand="throughput", reports=(_JSON, _LOG), **_TRTLLM),
     Preset("trtllm-bench-latency", program="trtllm-bench", subcommand="latency", reports=(_JSON,), **_TRTLLM),
@@ -96,9 +97,10 @@ _ROWS = (
            serving=("serve", "sglang.launch_server"), ready_url="http://localhost:30000/health", start=_SGLANG_WINDOW),
     # a script that uses transformers, from beginning to end
     Preset("hf", capture_range=False, fork=False, functions=True),
-    # C++ benchmarks of the batch manager and of the session
-    Preset("gptManagerBenchmark", "TLLM_GPTM_PROFILE_START_STOP", program="gptManagerBenchmark", **_LEGACY),
-    Preset("gptSessionBenchmark", "TLLM_GPTS_PROFILE_START_STOP", program="gptSessionBenchmark", **_LEGACY),
+    # C++ benchmarks: of the batch manager (populateIterationIndexes of cudaProfilerUtils: numbers and ranges), and of the session
+    # (populateMicrobatchIndexes: numbers alone, each a window; it reads 100-150 as the two numbers)
+    Preset("gptManagerBenchmark", "TLLM_GPTM_PROFILE_START_STOP", "100-150", "A-B,N", program="gptManagerBenchmark"),
+    Preset("gptSessionBenchmark", "TLLM_GPTS_PROFILE_START_STOP", "0,1", "N,M", program="gptSessionBenchmark"),
 )  # fmt: skip
 PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
 
@@ -111,7 +113,6 @@ RANK_VARIABLES = {
     "srun": "SLURM_PROCID",
 }
 LLMAPI_LAUNCH = "trtllm-llmapi-launch"
-_STEP_RANGE = re.compile(r"(\d+)-(\d+)\Z")
 
 
 def preset(name: str) -> Preset:
@@ -123,19 +124,27 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def check_steps(text: str) -> str:
-    """A step range `A-B`; TensorRT-LLM reads B as the last or as one past the last step, by version.
+_TAKES = {
+    "A-B": (r"R", "one range A-B with A below B", "--steps 100-150"),
+    "A-B,C-D": (r"R(,R)*", "ranges A-B,C-D that rise", "--steps 100-150,300-350 (newer TensorRT-LLM rejects single numbers)"),
+    "A-B,N": (r"(R|N)(,(R|N))*", "ranges A-B or single iterations that rise", "--steps 0,63,127 or 1-4,7-8"),
+    "N,M": (r"N(,N)*", "single iterations that rise", "--steps 0,1: this program takes no ranges"),
+}  # fmt: skip
+"""`Preset.takes` -> its grammar, with R a range and N a number; what it is called; an example."""
 
-    Raises `TracediffError`: plan-steps.
+
+def windows_of(text: str, takes: str = "A-B") -> list[tuple[int, int]]:
+    """First and last iteration of each window; TensorRT-LLM reads the last as the one after it, by version.
+
+    Raises `TracediffError` (plan-steps) where a program that `takes` another form would not read them so.
     """
-    match = _STEP_RANGE.match(text)
-    if not match or int(match[1]) >= int(match[2]):
-        raise TracediffError(
-            "plan-steps",
-            f"steps {text!r} is not one range A-B with A below B",
-            fix="--steps 100-150 (always a range: newer TensorRT-LLM rejects single numbers)",
-        )
-    return text
+    grammar, what, fix = _TAKES[takes]
+    pattern = grammar.replace("R", "N-N").replace("N", r"\d{1,9}")
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", text)]
+    if not re.fullmatch(pattern, text, re.ASCII) or numbers != sorted(set(numbers)):
+        raise TracediffError("plan-steps", f"steps {text!r} are not {what}", fix=fix)
+    ends = [word.partition("-") for word in text.split(",")]
+    return [(int(first), int(last or first)) for first, _, last in ends]
 
 
 def rank_suffix(launcher: Sequence[str], variable: str | None = None) -> str:
@@ -315,9 +324,11 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
         if plan.max_runs < plan.repeats:
             raise _invalid(f"max_runs is {plan.max_runs}, repeats are {plan.repeats}", "-n 5 --max-runs 20")
     if plan.steps is not None:
-        check_steps(plan.steps)
         for side in (plan.baseline, plan.candidate):
-            if preset(side.preset).default_steps is None:
+            kind = preset(side.preset)
+            if kind.default_steps is not None:
+                windows_of(plan.steps, kind.takes)
+            else:
                 raise TracediffError(
                     "plan-steps",
                     f"preset {side.preset} has no step range: the program decides",

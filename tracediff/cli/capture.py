@@ -67,16 +67,15 @@ class Adaptive:
     def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
         from tracediff.execution.run import reduce_file
         from tracediff.execution.sides import Reading, Run, Side
+        from tracediff.formats.inputs import one_run
 
         for path in (path for run in runs for path in run if path not in self._reduced):
             self._reduced[path] = reduce_file(path, Reading())
+        files = [one_run(run[0].parent.name, run) for run in runs]
         return Side(
             name,
-            [
-                Run(run[0].parent.name, [self._reduced[path] for path in run])
-                for run in runs
-            ],
-        )  # fmt: skip
+            [Run(one.name, [self._reduced[path] for path in one.files], one.ranks or ()) for one in files],
+        )
 
 
 def wanted_of(until: str) -> tuple[Measure, float, bool]:

@@ -79,7 +79,9 @@ class _Steps:
             for at, part in enumerate(one.parts)
         ]
         by = ["run", "part", "period"]
-        occurrence = pl.int_range(1, pl.len() + 1).over("run", "rank", "device", "place", order_by="start_ns")
+        occurrence = pl.int_range(1, pl.len() + 1).over(
+            "run", "rank", "device", "place", order_by=["part", "start_ns"]
+        )
         self.table = frame.steps.join(pl.concat(numbers), on=by, how="left", maintain_order="left")
         self.table = self.table.with_columns(occurrence=occurrence)
         self.ns = self.table["ns"].to_numpy().astype(np.float64)

@@ -207,7 +207,7 @@ def _ranks(sides: Sides) -> Check:
         )
         values = [" | ".join(f"rank {value}" for value in sorted(each)) for each in said]
         return _check("ranks", values, message, "fail")
-    measured = [{sum(part.measured.ranks for part in run.parts) for run in side.runs} for side in sides]
+    measured = [{run.by_rank(lambda part: part.measured.ranks) for run in side.runs} for side in sides]
     left_out = "not the same number of ranks is measured: some are left out of a side only"
     return _check("ranks", both, left_out if measured[0] != measured[1] else "")
 

@@ -299,8 +299,9 @@ def build_frame(
     Raises `TracediffError`: no-common-strata (exit code 4), run-without-steps.
     """
     steps, notes = _common_labels(steps)
-    steps = steps.sort("side", "run", "rank", "device", "start_ns").with_columns(
-        again=~pl.col("op_key").is_first_distinct().over("side", "run", "part", "rank", "device")
+    # each window of a run has a clock of its own
+    steps = steps.sort("side", "run", "rank", "device", "part", "start_ns").with_columns(
+        again=~pl.col("op_key").is_first_distinct().over("side", "run", "rank", "device")
     )
     frame = Frame(steps, runs, [], notes, paired, left_out, rounds)
     used = np.ones(len(steps), np.bool_)

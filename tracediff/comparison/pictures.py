@@ -303,7 +303,7 @@ def step_strip(
         return None
     rank, device = units[0]
     left_out = len({one for one, _ in units}) - 1
-    own = steps.filter(rank=rank, device=device).sort("side", "run", "start_ns")
+    own = steps.filter(rank=rank, device=device).sort("side", "run", "part", "start_ns")
     known = [name for name in CATEGORIES if own[name].sum()]
     of_sides = [own.filter(pl.col("side") == side) for side in range(sides)]
     width = _width(*(one.group_by("run").len()["len"].to_list() for one in of_sides))

@@ -407,7 +407,7 @@ def phases(standardised: StandardisedMeans) -> list[Phase]:
 
 def samples(steps: pl.DataFrame) -> tuple[list[StepSample], int]:
     """Step times for distributions, evenly thinned where there are too many."""
-    ordered = steps.sort("side", "run", "rank", "device", "start_ns")
+    ordered = steps.sort("side", "run", "rank", "device", "part", "start_ns")
     every = max(-(-len(ordered) // MAX_SAMPLES), 1)
     kept = ordered.gather_every(every)
     rows = [
@@ -459,7 +459,7 @@ def joint_steps(steps: pl.DataFrame) -> pl.DataFrame:
     median; behind_ns: by how much it is more than the median, 0 for the others.
     """
     run, unit = ["side", "run"], ["side", "run", *_UNIT]
-    ordered = with_own(steps).sort(*unit, "start_ns")
+    ordered = with_own(steps).sort(*unit, "part", "start_ns")
     place = pl.int_range(pl.len()).over(unit)
     counted = pl.col("number").is_not_null().all().over(run) & pl.struct(
         *unit, "number"

@@ -101,14 +101,18 @@ class _Run:
     """The compared steps of one run by device."""
 
     def __init__(self, steps: pl.DataFrame) -> None:
-        numbered = steps.with_columns(unit=pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1)
+        numbered = steps.with_columns(
+            unit=pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1,
+            window=pl.col("part").rank("dense").over("rank").cast(pl.Int64) - 1,
+        )
         self._of_unit: dict[_Unit, list[Row]] = {}  # steps in order of time
         for row in numbered.sort("part", "rank", "unit", "start_ns").iter_rows(named=True):
             self._of_unit.setdefault((row["part"], row["rank"], row["unit"]), []).append(row)
-        self._leads: dict[int, _Unit] = {}  # part -> its first device
-        for key in self._of_unit:
-            self._leads.setdefault(key[0], key)
-        self._first = min(self._of_unit)
+        self._leads: dict[
+            int, dict[int, _Unit]
+        ] = {}  # window -> its parts in order -> the first device of each
+        for key, rows in self._of_unit.items():
+            self._leads.setdefault(rows[0]["window"], {}).setdefault(key[0], key)
         self._used: set[tuple[int, int]] = set()
         self._place = {
             (key, row["period"]): (row["row"], nth)
@@ -118,14 +122,17 @@ class _Run:
 
     @property
     def main(self) -> list[Row]:
-        """The steps of the first device of the first rank."""
-        return self._of_unit[self._first]
+        """The steps of the first device of the first rank, window by window."""
+        firsts = [next(iter(leads.values())) for _, leads in sorted(self._leads.items())]
+        return [row for first in firsts for row in self._of_unit[first]]
 
     def around(self, main: Row) -> tuple[PairedStep, ...]:
         """That step, and those of the other devices that belong to it."""
-        shown = []
-        for part, key in self._leads.items():
-            lead = main if key == self._first else self._same(key, main)
+        shown: list[PairedStep] = []
+        leads = self._leads[main["window"]]
+        first = next(iter(leads.values()))
+        for part, key in leads.items():
+            lead = main if key == first else self._same(key, main, first)
             if lead is None:
                 continue
             for unit, rows in self._of_unit.items():
@@ -137,12 +144,12 @@ class _Run:
                     shown.append(_shown(step, step["start_ns"] - lead["start_ns"]))
         return tuple(shown)
 
-    def _same(self, key: _Unit, main: Row) -> Row | None:
+    def _same(self, key: _Unit, main: Row, first: _Unit) -> Row | None:
         """The same step in another export of the run: of that number, else as many steps of the workload in."""
         rows = self._of_unit[key]
         if main["number"] is not None:
             return next((row for row in rows if row["number"] == main["number"]), None)
-        place = self._place[self._first, main["period"]]
+        place = self._place[first, main["period"]]
         return next((row for row in rows if self._place[key, row["period"]] == place), None)
 
 

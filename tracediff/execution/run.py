@@ -89,12 +89,12 @@ class _Job:
 
 
 def _jobs_of(side: SideFiles, run: RunFiles, reading: Reading) -> list[_Job]:
-    """The exports of a run that are read: of a run with an export a rank those of the ranks that are asked for.
+    """The exports of a run that are read: of a run with exports by rank those of the ranks that are asked for.
 
     Raises `TracediffError`: nothing-selected where the run has none of these.
     """
-    if len(run.files) == 1:
-        return [_Job(run.files[0], 0, replace(reading, only=side.only))]
+    if not any(run.places):
+        return [_Job(path, place, replace(reading, only=side.only)) for place, path in enumerate(run.files)]
     ranks = run.ranks or tuple(range(len(run.files)))
     inside = replace(reading, only=replace(side.only, ranks=None))
     found = [
@@ -105,7 +105,7 @@ def _jobs_of(side: SideFiles, run: RunFiles, reading: Reading) -> list[_Job]:
     if not found:
         raise TracediffError(
             "nothing-selected",
-            f"{side.label}, run {run.name}: none of its {len(ranks)} ranks is selected",
+            f"{side.label}, run {run.name}: none of its {len(set(ranks))} ranks is selected",
             fix=f"--ranks: ranks {min(ranks)} to {max(ranks)} are there",
         )
     return found
@@ -122,7 +122,8 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
     if not read:
         return None
     counts = [part.measured.all_ranks for _, part in read]
-    several, unread = len(files.files) > 1, len(files.files) - len(read)
+    places = files.places
+    several, unread = any(places), len(set(places)) - len({places[job.place] for job, _ in read})
     if several and unread and max(counts) > 1 and (len(set(counts)) > 1 or only.ranks is not None):
         raise TracediffError(
             "ranks-unclear",
@@ -133,9 +134,9 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
     if several and files.ranks is not None and max(counts) == 1:
         firsts = [files.ranks[job.place] for job, _ in read]
     elif len(set(counts)) == 1:
-        firsts = [job.place * counts[0] for job, _ in read]
+        firsts = [places[job.place] * counts[0] for job, _ in read]
     else:
-        firsts = [sum(counts[:place]) for place in range(len(read))]
+        firsts = [sum(counts[:place]) if several else 0 for place in range(len(read))]
     sources = tuple((job.path, job.reading) for job, _ in read)
     return Run(files.name, [part for _, part in read], tuple(firsts), sources, unread, files.traffic)
 
@@ -153,7 +154,10 @@ def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[No
     left_out = [
         LeftOut(visible(name), error.slug, visible(error.message, keep="\n")) for name, error in errors
     ]
-    unread = sum(len(files.files) - len(mine) for files, mine in zip(side.runs, jobs, strict=True))
+    unread = sum(
+        len(set(files.places)) - len({files.places[job.place] for job in mine})
+        for files, mine in zip(side.runs, jobs, strict=True)
+    )
     said = (*notes, *side.notes, *_notes_of(side, runs, left_out, unread))
     return Side(side.label, runs, said, tuple(left_out), why)
 
@@ -163,7 +167,8 @@ def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], u
     notes = []
     only = side.only
     measured = [part.measured for run in runs for part in run.parts]
-    ranks, all_ranks = sum(one.ranks for one in measured), sum(one.all_ranks for one in measured) + unread
+    ranks = sum(run.by_rank(lambda part: part.measured.ranks) for run in runs)
+    all_ranks = sum(run.by_rank(lambda part: part.measured.all_ranks) for run in runs) + unread
     if only.ranks is not None and ranks < all_ranks:
         text = (
             f"{all_ranks - ranks} of {all_ranks} ranks of all runs are left out (--ranks {spell_ranks(only)})"
@@ -324,6 +329,11 @@ def reduce_sides(
         job.name = path.name if several[path.name] == 1 else f"{path.parent.name}/{path.name}"
         job.reading = replace(job.reading, two_profilers=two_profilers)
     notes = _reduce_all(all_jobs, reading, progress, on_started)
+    jobs = [
+        [_with_steps(run, mine) for run, mine in zip(side.runs, side_jobs, strict=True)]
+        for side, side_jobs in zip(sides, jobs, strict=True)
+    ]
+    all_jobs = [job for side_jobs in jobs for run in side_jobs for job in run]
     why = _same_steps([[job for run in side_jobs for job in run] for side_jobs in jobs], reading, progress)
     failed = [(job.name, job.error) for job in all_jobs if job.error is not None]
     if failed and not reading.skip_unreadable:
@@ -332,6 +342,16 @@ def reduce_sides(
     return [
         _side_of(side, mine, [] if number else notes, why)
         for number, (side, mine) in enumerate(zip(sides, jobs, strict=True))
+    ]
+
+
+def _with_steps(run: RunFiles, jobs: list[_Job]) -> list[_Job]:
+    """Without the windows of a process in which no step is selected, where another window of it has some."""
+    had = {run.places[job.place] for job in jobs if job.reduction is not None}
+    return [
+        job
+        for job in jobs
+        if job.error is None or job.error.slug != "nothing-selected" or run.places[job.place] not in had
     ]
 
 

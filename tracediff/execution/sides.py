@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -31,20 +31,34 @@ Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing"
 
 @dataclass(frozen=True)
 class Run:
-    """One run: one reduction, or one a rank where ranks were exported apart."""
+    """One run: one reduction, or one per rank and capture window where these were exported apart."""
 
     name: str
     parts: list[Reduction]
-    first_ranks: tuple[int, ...] = ()  # of each part; (): they count on from part to part
+    first_ranks: tuple[
+        int, ...
+    ] = ()  # of each part, the same of the windows of one process; (): they count on from part to part
     sources: tuple[tuple[Path, Reading], ...] = ()  # of each part: its file, and how it was read
-    unread: int = 0  # exports of the run that were not read
+    unread: int = 0  # exports of the run that were not read, windows of one process counted once
     traffic: int | None = None  # number of the requests that it was given, see formats/inputs.py
 
     @property
     def program_ranks(self) -> int:
         """How many ranks the program had, as far as that is known: an export that was not read holds as many as the others."""
-        counts = [part.measured.all_ranks for part in self.parts]
-        return sum(counts) + self.unread * max(counts)
+        most = max(part.measured.all_ranks for part in self.parts)
+        return self.by_rank(lambda part: part.measured.all_ranks) + self.unread * most
+
+    def by_rank(self, count: Callable[[Reduction], int]) -> int:
+        """A number summed over the exports of the run; of the windows of one process the largest counts."""
+        of_ranks: dict[int, int] = {}
+        for first, part in zip(self.firsts(), self.parts, strict=True):
+            of_ranks[first] = max(of_ranks.get(first, 0), count(part))
+        return sum(of_ranks.values())
+
+    @property
+    def windows(self) -> int:
+        """How many capture windows a process has, at most."""
+        return max(Counter(self.firsts()).values())
 
     def firsts(self) -> tuple[int, ...]:
         """The number of each part's first rank."""
@@ -125,9 +139,10 @@ def side_input(side: Side) -> SideInput:
                 fingerprint="+".join(part.fingerprint for part in run.parts),
                 bytes=sum(part.bytes for part in run.parts),
                 duration_ns=max(part.duration_ns for part in run.parts),
-                ranks=sum(part.periods["rank"].n_unique() for part in run.parts),
+                ranks=run.by_rank(lambda part: part.periods["rank"].n_unique()),
                 steps=sum(len(part.periods) for part in run.parts),
                 step_source=run.parts[0].step_source,
+                windows=run.windows,
             )
             for run in side.runs
         ],

@@ -22,7 +22,6 @@ MANIFEST = "manifest.json"
 PART = f".{MANIFEST}.part"  # what a capture leaves that ends while it writes its manifest
 FORMAT_VERSION = 1
 _MOST_MANIFEST = 64 << 20  # bytes
-_RANK = re.compile(r"[._-]rank[_-]?\d+", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
 
 
@@ -199,10 +198,8 @@ def _finished(bundle: Path, run: Run) -> BundleRun:
         raise TracediffError(
             "bundle-incomplete", f"{folder.name}: {missing[0]} is not there", fix="copy the whole bundle"
         )
-    # Several capture windows of one process are no ranks: the first stands for the run.
-    ranks = [path for path in exports if _RANK.search(path.name)] or exports[:1]
     kpi = [path for name in run.kpi if (path := folder / Path(name).name).is_file()]
-    return BundleRun(folder.name, tuple(ranks), tuple(kpi), run.traffic or None)
+    return BundleRun(folder.name, tuple(exports), tuple(kpi), run.traffic or None)
 
 
 def _damaged(message: str) -> TracediffError:

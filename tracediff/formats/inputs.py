@@ -31,6 +31,8 @@ from tracediff.model import Note
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 _NAMED = 3  # files or folders that a message names
+_WINDOW = re.compile(r"\.(\d{1,9})\Z")
+"""How nsys numbers the reports of one session (--capture-range-end=repeat)."""
 _LOOKED_INTO = 1000  # entries of a subfolder in which exports are looked for
 _MOST = 256  # files of a folder without exports that are looked into
 TORCH, NSYS, FOLDER = "torch.profiler trace", "export of nsys", "folder with exports"
@@ -39,9 +41,10 @@ _PLURAL = {TORCH: "torch.profiler traces", NSYS: "exports of nsys", FOLDER: "fol
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The exports of one run: one, or one per rank.
+    """The exports of one run: one, or one per rank and capture window.
 
-    `ranks`: the rank of each file, where every file says it; else they count by their order. `traffic`: number of the requests that
+    `ranks`: the rank of each file, where every file says it; else they count by their order. Files of one rank are windows of the
+    same processes, in order. `traffic`: number of the requests that
     the run was given, where a bundle says it: runs of both sides with one number had the same.
     """
 
@@ -49,6 +52,13 @@ class RunFiles:
     files: tuple[Path, ...]
     ranks: tuple[int, ...] | None = None
     traffic: int | None = None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of each file the place of its rank among those of the run."""
+        ranks = self.ranks or tuple(range(len(self.files)))
+        known = sorted(set(ranks))
+        return tuple(known.index(rank) for rank in ranks)
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
 
     def side(name: SideName) -> SideFiles:
         runs = tuple(
-            replace(_one_run(run.name, run.exports), traffic=run.traffic.seed if run.traffic else None)
+            replace(one_run(run.name, run.exports), traffic=run.traffic.seed if run.traffic else None)
             for run in bundle.profiled[name]
         )
         return SideFiles(f"{path.resolve().name}/{name}", runs)
@@ -158,15 +168,15 @@ def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
     if not files:
         found = ((sub, _runs_of(sub, sorted(sub.iterdir()))) for sub in entries if sub.is_dir())
         return [
-            _one_run(sub.name, [file for run in runs for file in run.files]) for sub, runs in found if runs
+            one_run(sub.name, [file for run in runs for file in run.files]) for sub, runs in found if runs
         ]
     groups: dict[str, list[Path]] = {}
     for path in files:
         groups.setdefault(_RANK.sub("", path.name), []).append(path)
     if not exports and _ranks_of_one_run(list(groups.values())):
-        return [_one_run(folder.resolve().name, files)]
+        return [one_run(folder.resolve().name, files)]
     return [
-        _one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
+        one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
         for name, paths in sorted(groups.items())
     ]
 
@@ -204,15 +214,19 @@ def _ranks_of_one_run(groups: Sequence[Sequence[Path]]) -> bool:
     return True
 
 
-def _one_run(name: str, files: Sequence[Path]) -> RunFiles:
-    """A run of these files, with their ranks where names or heads tell them all apart."""
+def one_run(name: str, files: Sequence[Path]) -> RunFiles:
+    """A run of these files, with their ranks and windows where names or heads tell them all apart."""
     ranks = [_rank_number(path) for path in files]
     if min(ranks) < 0 and len(files) > 1 and all(is_trace_name(path) for path in files):
         ranks = [-1 if (rank := rank_of(path)) is None else rank for path in files]
-    if len(files) == 1 or min(ranks) < 0 or len(set(ranks)) < len(ranks):
+    windows = [_WINDOW.search(stem(path)) for path in files]
+    numbers = [int(found[1]) if found else 0 for found in windows]
+    if max(ranks) < 0 and all(windows) and len({_WINDOW.sub("", stem(path)) for path in files}) == 1:
+        ranks = [0 for _ in files]
+    places = sorted(zip(ranks, numbers, files, strict=True))
+    if len(files) == 1 or min(ranks) < 0 or len({place[:2] for place in places}) < len(files):
         return RunFiles(name, tuple(files))
-    pairs = sorted(zip(ranks, files, strict=True))
-    return RunFiles(name, tuple(file for _, file in pairs), tuple(rank for rank, _ in pairs))
+    return RunFiles(name, tuple(file for *_, file in places), tuple(rank for rank, *_ in places))
 
 
 def _rank_number(path: Path) -> int:

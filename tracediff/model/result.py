@@ -65,6 +65,7 @@ class RunInput(msgspec.Struct, frozen=True):
     steps: int  # whole steps, before strata
     # tensorrt-llm | vllm | ... | step-regex:... | inferred (confidence 0.93) | whole-capture
     step_source: str
+    windows: int = 1  # capture windows of each process; `duration_ns` is the longest
 
 
 class LeftOut(msgspec.Struct, frozen=True):

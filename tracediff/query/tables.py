@@ -221,11 +221,11 @@ def _fill_side(
     """Add the rows of every export of a side; why it has no measured tables, if so."""
     number, problem = 0, None
     for run_number, run in enumerate(side.runs):
-        first_rank = 0
+        first_rank = next_rank = 0
         for nth, path in enumerate(run.files):
             progress(path.name)
-            if run.ranks is not None:
-                first_rank = max(first_rank, run.ranks[nth])  # as in reports
+            if nth == 0 or run.places[nth] != run.places[nth - 1]:  # windows of one process have its ranks
+                first_rank = max(next_rank, run.ranks[nth] if run.ranks else 0)  # as in reports
             numbers = {"capture": number, "run": run_number, "first_rank": first_rank}
             with scratch() as folder:
                 capture = load_capture(
@@ -241,7 +241,7 @@ def _fill_side(
                     found = capture.bounded(partial(filling.events, run.name))
                     if measured and problem is None and found is None:
                         ranks, found = capture.bounded(filling.measured)
-                        first_rank += ranks
+                        next_rank = max(next_rank, first_rank + ranks)
                     problem = problem or found
                     capture.db.execute("DETACH out")
                 finally:

@@ -602,6 +602,7 @@ def _recorded(result: Result) -> dict[tuple[str, str], str]:
 def _input(side: str, run: RunInput, started: str) -> list[Span]:
     when = f"recorded {started}, " if started else ""
     ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
-    steps = f"{units.counted(run.steps, 'step')}{ranks}, by {run.step_source}"
+    windows = f" in {run.windows} windows" if run.windows > 1 else ""
+    steps = f"{units.counted(run.steps, 'step')}{windows}{ranks}, by {run.step_source}"
     fingerprint = f"{units.size(run.bytes)}, {run.fingerprint[:16]}"
     return [side, Code(run.name), f"{when}{run.duration_ns / 1e9:.3f} s, {steps}", Code(fingerprint)]
