@@ -14,6 +14,7 @@ import click
 
 from tracediff.capture.plan import until_of
 from tracediff.cli.say import say
+from tracediff.cli.windows import proposed, steps_of
 from tracediff.errors import TracediffError, printable, visible
 from tracediff.formats.bundle import SIDES
 from tracediff.formats.recognise import counted
@@ -159,6 +160,12 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 )
 @click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
 @click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
+@click.option(
+    "--windows",
+    type=click.Path(path_type=Path),
+    metavar="LOG",
+    help="The --steps that `tracediff windows LOG` proposes.",
+)
 @click.option("--order", type=click.Choice(["abba", "random", "sequential"]), help="[default: abba]")
 @click.option("--seed", type=int, help="Seed of --order random and of --same-traffic.")
 @click.option(
@@ -203,6 +210,7 @@ def capture(
     output: Path | None,
     only_plan: bool,
     resume: bool,
+    windows: Path | None,
     gpu_metrics: bool,
     same_traffic: bool,
     keep_reports: bool,
@@ -220,6 +228,10 @@ def capture(
     forget_tokens()
     switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
     flags |= {name: on or None for name, on in switches.items()}
+    if windows is not None:
+        if flags["steps"]:
+            raise click.UsageError("give --steps or --windows")
+        flags["steps"] = steps_of(proposed(windows))
     bundle = output or Path("tracediff-bundle")
     folder = checkouts or bundle.with_name(f"{bundle.name}-checkouts")
     plan = located(_plan(plan_file, baseline, candidate, flags), folder)

@@ -37,6 +37,7 @@ COMMANDS = {
     "demo": "Run the main job on the bundled captures.",
     "inputs": "Say what files are, what they hold, and what could be said of them.",
     "init": "Write a policy, a plan and a CI job to start from.",
+    "windows": "Propose iterations to capture, by a log of them.",
     "capture": "Record paired runs under nsys into a bundle.",
     "bisect": "Find the commit that caused a change.",
     "doctor": "Check that this machine can capture.",
@@ -47,7 +48,7 @@ COMMANDS = {
 GROUPS = {
     "Compare and look": ("compare", "show", "timeline", "what-if", "query", "demo", "inputs"),
     "Results": ("report", "history", "comment", "mcp", "schema"),
-    "Record": ("capture", "doctor", "scrub", "bisect"),
+    "Record": ("capture", "windows", "doctor", "scrub", "bisect"),
     "Set up": ("init", "cache"),
 }
 _OBJECTS = 50_000  # made and not freed between two collections of garbage

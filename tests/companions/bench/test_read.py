@@ -133,12 +133,12 @@ def test_iteration_log() -> None:
     report = read(FIXTURES / "iter_log.log")
     assert report.kind == "iteration-log"
     assert report.iterations == [
-        Iteration(10, 0, 2, 2, 0, 40.0),
-        Iteration(10, 1, 2, 2, 0, 42.0),
-        Iteration(11, 0, 2, 0, 2, 10.0),
-        Iteration(11, 1, 2, 0, 2, 11.0),  # rank 1's next line is broken
-        Iteration(12, 0, 0, 0, 0, 1500.0),  # idle: its states are stale
-        Iteration(13, 0, 1, 0, 1, 12.0),  # the last
+        Iteration(10, 0, 2, 2, 0, 40.0, 2048),
+        Iteration(10, 1, 2, 2, 0, 42.0, 2048),
+        Iteration(11, 0, 2, 0, 2, 10.0, 0),
+        Iteration(11, 1, 2, 0, 2, 11.0, 0),  # rank 1's next line is broken
+        Iteration(12, 0, 0, 0, 0, 1500.0, 0),  # idle: its states are stale
+        Iteration(13, 0, 1, 0, 1, 12.0, 0),  # the last
     ]
     assert values(report) == {
         "host_step_time_mean_ms": pytest.approx((40 + 42 + 10 + 11 + 12) / 5),
@@ -156,14 +156,14 @@ def test_iteration_log() -> None:
 def test_iteration_log_of_older_releases() -> None:
     report = read(FIXTURES / "iter_log_older.log")
     assert report.iterations == [
-        Iteration(100, 0, 8, 0, 8, 10.5),
-        Iteration(101, 0, 9, 1, 8, 14.5),
+        Iteration(100, 0, 8, 0, 8, 10.5, 0),
+        Iteration(101, 0, 9, 1, 8, 14.5, 512),
     ]
     # 9.75 ms belong to iteration 99, which the log does not hold: they count all the same.
     assert report.metrics["device_step_time_mean_ms"].value == 10.0
     assert report.metrics["device_step_time_generation_p50_ms"].value == 10.25
     oldest = read(FIXTURES / "iter_log_oldest.log")
-    assert oldest.iterations == [Iteration(5, 0, 4, 0, 4, 12.5)]
+    assert oldest.iterations == [Iteration(5, 0, 4, 0, 4, 12.5, 0)]
     assert oldest.warnings == []
 
 
@@ -218,9 +218,9 @@ def test_iteration_stats_with_the_overlap_scheduler() -> None:
     report = read(FIXTURES / "iteration_log.txt")
     assert report.kind == "iteration-stats"
     assert report.iterations == [
-        Iteration(0, 0, 1, 1, 0, 30.0),
-        Iteration(1, 0, 4, 0, 4, 10.0),
-        Iteration(2, 0, 4, 0, 4, 11.0),
+        Iteration(0, 0, 1, 1, 0, 30.0, 1024),
+        Iteration(1, 0, 4, 0, 4, 10.0, 0),
+        Iteration(2, 0, 4, 0, 4, 11.0, 0),
     ]
     assert values(report) == {
         "host_step_time_mean_ms": 17.0,
@@ -253,6 +253,20 @@ def test_iteration_stats_as_json(tmp_path: Path) -> None:
     assert report.iterations == [Iteration(3)]
     path.write_text('{"iter": 3, "iterLatencyMS": 5.0}\n{"iter": 4, "iterLatencyMS": 7.0}\n')
     assert read(path).metrics["iteration_latency_mean_ms"].value == 6.0
+
+
+# --log_iteration_data
+
+
+def test_iteration_data_of_the_batch_manager() -> None:
+    report = read(FIXTURES / "iteration_data.log")
+    assert report.kind == "iteration-data"
+    assert report.iterations == [
+        Iteration(90, 0, 239, 8, 231, None, 6904),  # the line of TensorRT-LLM's documentation
+        Iteration(91, 0, 239, 0, 239, None, 0),
+        Iteration(92, 0, 238, 0, 238, None, 0),
+    ]
+    assert report.metrics == {} and slugs(report) == ["kpi-no-times"]
 
 
 @pytest.mark.parametrize(

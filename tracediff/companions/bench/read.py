@@ -4,6 +4,7 @@
     serving-benchmark   `benchmark_serving.py --save-result`, of TensorRT-LLM and of vLLM
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
+    iteration-data      `gptManagerBenchmark --log_iteration_data`: the same without times
     emulator            `--report FILE` of the emulator in `tracediff_emulator`
 
 Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
@@ -29,7 +30,9 @@ import msgspec
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 
-Kind = Literal["trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "emulator"]
+Kind = Literal[
+    "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "iteration-data", "emulator"
+]
 Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
 
@@ -57,6 +60,7 @@ class Iteration:
     ctx_reqs: int | None = None
     gen_tokens: int | None = None  # requests, where the format counts those: one token each
     host_ms: float | None = None
+    ctx_tokens: int | None = None
 
     @property
     def idle(self) -> bool:
@@ -282,7 +286,7 @@ _ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
 _FIELD = re.compile(r"(?<!\w)(\w++)(?: = |: )([^,]*)")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{0,20})?(?:e[+-]?\d{1,2})?)(ms|s)\Z")
 # A release printed tensor(256) here, so the states are not always a literal.
-_STATE = re.compile(r"'(num_ctx_requests|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
+_STATE = re.compile(r"'(num_ctx_requests|num_ctx_tokens|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
 
 
 def _claims_log_line(text: str) -> bool:
@@ -317,6 +321,7 @@ def _parse_log_line(text: str) -> Line | None:
         ctx_reqs=states.get("num_ctx_requests"),
         gen_tokens=states.get("num_generation_tokens"),
         host_ms=host,
+        ctx_tokens=states.get("num_ctx_tokens"),
     )
     return Line(iteration, earlier_device_ms=device)
 
@@ -357,6 +362,7 @@ def _parse_stats(text: str) -> Line | None:
         ctx_reqs=ctx,
         gen_tokens=gen,
         host_ms=number(stats.get("hostStepTimeMS")) if overlap else latency,
+        ctx_tokens=count(batch.get("numCtxTokens")),
     )
     return Line(
         iteration,
@@ -365,6 +371,17 @@ def _parse_stats(text: str) -> Line | None:
         latency_ms=latency,
         forward_ms=number(stats.get("gpuForwardTimeMS")),
     )
+
+
+def _parse_data(text: str) -> Line | None:
+    """Statistics of an iteration of the batch manager, in JSON."""
+    stats = _mapping(text)
+    printed = count(stats.get("Iteration Counter"))
+    if printed is None:
+        return None
+    names = ("Scheduled Requests", "Context Requests", "Generation Requests", "Total Context Tokens")
+    scheduled, ctx, gen, tokens = (count(stats.get(name)) for name in names)
+    return Line(Iteration(printed, 0, scheduled, ctx, gen, ctx_tokens=tokens))
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
@@ -381,8 +398,9 @@ def _mapping(text: str) -> Mapping[str, Any]:
 FORMATS: tuple[Format, ...] = (
     Format("iteration-log", _claims_log_line, _parse_log_line),
     Format("iteration-stats", lambda text: "{" in text and "iterLatencyMS" in text, _parse_stats),
+    Format("iteration-data", lambda text: '"Iteration Counter"' in text, _parse_data),
 )
-MARKERS = (b"iter = ", b"iterLatencyMS")
+MARKERS = (b"iter = ", b"iterLatencyMS", b"Iteration Counter")
 """What a line of one of the formats holds at least: the others are skipped undecoded."""
 
 # Logs: from their lines to the figures of a run, in one pass.
