@@ -280,4 +280,3 @@ def selected(sides: Sequence[SideFiles], only: tuple[Selection, Selection]) -> l
 def _ready() -> None:
     """Import what compares: a quarter of a second, in which the database reads."""
     importlib.import_module("tracediff.comparison.compare")
-    importlib.import_module("scipy.special")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracediff.stats.tests import benjamini_hochberg, detectable, holm, runs_for, trimmed_interval
+from tracediff.stats.tests import benjamini_hochberg, detectable, holm, runs_for, trimmed
 
 
 def test_holm_by_hand():
@@ -73,11 +73,15 @@ def test_the_runs_that_a_change_takes():
 @pytest.mark.parametrize("runs", [(2, 2), (5, 3), (7, 10)])
 def test_the_interval_of_trimmed_means_is_yuens(runs: tuple[int, int]):
     one, other = (np.random.default_rng(seed).normal(10, 1, size) for seed, size in enumerate(runs))
-    interval = trimmed_interval(one, other)
-    back = trimmed_interval(other, one)
-    assert interval is not None and back is not None
-    assert interval == pytest.approx((-back[1], -back[0]))
+    change, back = trimmed(one, other), trimmed(other, one)
+    assert change is not None and back is not None
+    assert change.interval == pytest.approx((-back.interval[1], -back.interval[0]))
+    known = stats.ttest_ind(other, one, equal_var=False, trim=0.2)
+    assert change.interval == pytest.approx(tuple(known.confidence_interval()), rel=1e-9)
+    assert change.p == pytest.approx(known.pvalue, rel=1e-9)
     cut = [np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean() for side in (one, other)]
-    assert sum(interval) / 2 == pytest.approx(cut[1] - cut[0])
-    assert trimmed_interval(one[:1], other) is None
-    assert trimmed_interval(np.full(3, 2.0), np.full(4, 5.0)) == (3.0, 3.0)
+    assert change.delta == pytest.approx(cut[1] - cut[0])
+    assert trimmed(one[:1], other) is None
+    assert trimmed(np.array([1.0, np.nan]), other) is None
+    still = trimmed(np.full(3, 2.0), np.full(4, 5.0))
+    assert still is not None and still.interval == (3.0, 3.0) and np.isnan(still.p)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.stats.moderated import PRIOR, Moderated, dealt_t, moderated
-from tracediff.stats.noise import Floats, permutation_p, splits
+from tracediff.stats.noise import permutation_p, splits
+from tracediff.stats.student import Floats
 from tracediff.stats.tests import benjamini_hochberg, detectable, runs_for
 
 ALPHA = 0.05
@@ -123,9 +125,7 @@ def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
 
 def related(values: Floats) -> float:
     """Correlation of neighbouring iterations, by ranks (Spearman): outliers do not decide it."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values)
+    ranks = pl.Series(values).rank().to_numpy()
     one, other = ranks[:-1] - ranks[:-1].mean(), ranks[1:] - ranks[1:].mean()
     size = float(np.sqrt((one @ one) * (other @ other)))
     return float(one @ other) / size if size else 0.0

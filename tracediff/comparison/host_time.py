@@ -15,7 +15,7 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
-from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed_interval
+from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]
@@ -103,12 +103,13 @@ def _row(key: tuple[Any, ...], table: pl.DataFrame, sides: Sequence[Side]) -> tu
     one, other = found
     row = _with(row, candidate=other.side(), delta_ns=other.ns - one.ns, mean_delta_ns=None)
     p = math.nan
-    if (interval := trimmed_interval(one.per_run, other.per_run)) is not None:
-        row = _with(row, ci_low_ns=interval[0], ci_high_ns=interval[1])
-        p = _welch_p(one.per_run, other.per_run)
+    if change := trimmed(one.per_run, other.per_run):
+        p, (low, high) = change.p, change.interval
+        row = _with(row, ci_low_ns=low, ci_high_ns=high)
     if row.baseline and row.candidate:
         row = _with(row, mean_delta_ns=row.candidate.mean_ns - row.baseline.mean_ns)
-        means = trimmed_interval(one.means, other.means) or _of_calls(one, other)
+        of_runs = trimmed(one.means, other.means)
+        means = of_runs.interval if of_runs else _of_calls(one, other)
         if means is not None:
             row = _with(row, mean_ci_low_ns=means[0], mean_ci_high_ns=means[1])
     return row, p
@@ -145,14 +146,6 @@ def _of_calls(one: _Sums, other: _Sums) -> tuple[float, float] | None:
     delta = other.total / other.calls - one.total / one.calls
     half = _NORMAL * math.sqrt(one.error_squared() + other.error_squared())
     return delta - half, delta + half
-
-
-def _welch_p(one: Floats, other: Floats) -> float:
-    from scipy.stats import ttest_ind
-
-    if not (np.ptp(one) or np.ptp(other)):
-        return math.nan
-    return float(ttest_ind(other, one, equal_var=False, trim=0.2).pvalue)
 
 
 def _levels(p: Sequence[float]) -> list[Evidence]:

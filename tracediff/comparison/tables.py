@@ -58,7 +58,7 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
-from tracediff.stats.tests import trimmed_interval
+from tracediff.stats.tests import trimmed
 
 MAX_SAMPLES = 4000
 MAX_GAP_ROWS = 400
@@ -682,8 +682,10 @@ def _mean(runs: Sequence[list[float]]) -> GpuMetricMean:
     means = [float(np.mean(values)) if values else None for values in runs]
     if len(means) == 1:
         return GpuMetricMean(means[0])
-    bounds = trimmed_interval(np.array(runs[0]), np.array(runs[1]))
-    return GpuMetricMean(means[0], means[1], _less(means[1], means[0]), *(bounds or (None, None)))
+    change = trimmed(np.array(runs[0]), np.array(runs[1]))
+    return GpuMetricMean(
+        means[0], means[1], _less(means[1], means[0]), *(change.interval if change else (None, None))
+    )
 
 
 def _sampling(standardised: StandardisedMeans, held: Mapping[str, bool]) -> list[GpuSampling]:

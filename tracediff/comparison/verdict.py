@@ -34,6 +34,7 @@ from tracediff.model import (
 )
 from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.stats.noise import NU, Estimate
+from tracediff.stats.student import quantile
 from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, detectable, holm, runs_for
 
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
@@ -331,9 +332,7 @@ def delta_of(found: Estimate, cell: int = STEP) -> Delta:
 
 def _error(found: Estimate, cell: int) -> float:
     """The standard error that a t interval of half the width would have."""
-    from scipy.special import stdtrit
-
-    return float(found.half[cell] / stdtrit(found.df, 0.975))
+    return float(found.half[cell] / quantile(found.df, 0.975))
 
 
 def step_of(measured: Measured, *, decided: bool) -> Step:

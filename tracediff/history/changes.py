@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracediff.stats.moderated import PRIOR
+from tracediff.stats.student import above, quantile
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.intp]
@@ -225,10 +226,8 @@ def _moderated(errors: Floats, squares: float, df: int, values: Floats) -> float
 
 def _tested(value: float, error: float, df: float) -> tuple[float, float, float]:
     """95 % interval and p."""
-    from scipy.special import stdtr, stdtrit
-
-    half = float(stdtrit(df, 0.975)) * error
-    return value - half, value + half, 2 * float(stdtr(df, -abs(value) / error))
+    half = float(quantile(df, 0.975)) * error
+    return value - half, value + half, 2 * float(above(df, abs(value) / error))
 
 
 def _weight(rest: Floats) -> float:

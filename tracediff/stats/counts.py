@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
 def fisher_exact(some: int, of: int, others: int, of_others: int) -> float:
     """Two-sided p value of `some` of `of` against `others` of `of_others` (scipy.stats has it too, and takes long to import)."""
-    from scipy.special import gammaln
 
-    def log_choose(n: int, k: np.ndarray) -> np.ndarray:
-        return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+    def log_choose(n: int, some: np.ndarray) -> np.ndarray:
+        return np.array([math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in some])
 
     total = some + others
     possible = np.arange(max(0, total - of_others), min(of, total) + 1)

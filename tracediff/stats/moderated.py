@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracediff.stats.noise import Bools, Floats
+from tracediff.stats.noise import Bools
+from tracediff.stats.student import Floats, above, quantile
 
 PRIOR = 4  # runs that the usual scatter counts for
 FEW_RUNS = 2  # up to so many a side, the scatter within the runs is added
@@ -40,8 +41,6 @@ def moderated(
     within_df: float = 0.0,
 ) -> Moderated:
     """The difference of every figure, (runs, figures) a side. `usual`: s0. `within`: variance of each side's mean from within its runs."""
-    from scipy.special import stdtr, stdtrit
-
     one, other = values
     runs = len(one), len(other)
     df = runs[0] + runs[1] - 2
@@ -63,9 +62,9 @@ def moderated(
         baseline=one.mean(axis=0),
         candidate=other.mean(axis=0),
         delta=delta,
-        half=stdtrit(freedom, 0.975) * error,
+        half=quantile(freedom, 0.975) * error,
         error=error,
-        p=2 * stdtr(freedom, -_t(delta, error)),
+        p=2 * above(freedom, _t(delta, error)),
         df=freedom,
     )
 

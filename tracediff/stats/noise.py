@@ -23,7 +23,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+from tracediff.stats.student import Floats, above, quantile
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Hosts = Literal["measured", "unknown", "one"]
@@ -167,8 +168,6 @@ def estimate(
     sample: Sample, noise: Noise, groups: Groups | None = None, least: Floats | None = None
 ) -> Estimate:
     """The difference of every sum of cells. `least`: standard deviation of a run that a sum has at least, as a part of it, (sums,)."""
-    from scipy.special import stdtr, stdtrit
-
     cells = sample.values[0].shape[1]
     groups = groups or Groups(np.arange(cells), np.arange(cells), cells)
     host = _host(sample, noise)
@@ -178,7 +177,7 @@ def estimate(
     baseline, candidate = (one.mean(axis=0) for one in values)
     delta, at_equal = candidate - baseline, even[1].mean(axis=0) - even[0].mean(axis=0)
     df = NU + sample.df
-    q = float(stdtrit(df, 0.975))
+    q = float(quantile(df, 0.975))
     down, up = arms.at(np.full(groups.many, q))
     return Estimate(
         baseline=baseline,
@@ -187,7 +186,7 @@ def estimate(
         host_speed=delta - at_equal,
         low=np.minimum(delta, at_equal) - down,
         high=np.maximum(delta, at_equal) + up,
-        p=2 * stdtr(df, -arms.touching(delta, at_equal)),
+        p=2 * above(df, arms.touching(delta, at_equal)),
         df=df,
         values=values,
         even=even,
@@ -264,8 +263,6 @@ class _Arms:
         even: tuple[Floats, Floats],
         least: Floats | None,
     ) -> None:
-        from scipy.special import stdtrit
-
         member = groups.member
         self._groups = groups
         self._shared = groups.total(host.shared[member])
@@ -286,7 +283,7 @@ class _Arms:
         self._scatter = [noise.scatter[side][member] / math.sqrt(self._runs[side]) for side in (0, 1)]
         self._error = [np.sqrt(one)[member] for one in steps]
         self._unseen = [one[member] for one in sample.unseen or (nothing, nothing)]
-        self._quantile = float(stdtrit(NU + sample.df, 0.975))
+        self._quantile = float(quantile(NU + sample.df, 0.975))
 
     def at(self, q: Floats) -> tuple[Floats, Floats]:
         """Down and up, (sums,) each, at a quantile of each."""

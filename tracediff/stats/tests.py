@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tracediff.stats.noise import Floats
+from tracediff.stats.student import Floats, above, quantile, shift_for
 
 ALPHA = 0.05  # of a test, of false discoveries, and of the ways to deal the runs out
 MOSTLY = 0.5  # what is most of something, wherever a rule says so: only one part can hold more
@@ -20,9 +20,7 @@ PERMUTE, PAIRS = (
 
 def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
     """The change that such a standard error shows with the given power, from the noncentral t distribution."""
-    from scipy.special import nctdtrinc, stdtrit
-
-    return np.asarray(error * nctdtrinc(df, 1 - power, stdtrit(df, 1 - alpha / 2)))
+    return np.asarray(error * shift_for(df, quantile(df, 1 - alpha / 2), power))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -65,17 +63,44 @@ def runs_for(error: float, runs: tuple[int, int], change: float, prior: float) -
     return found if found > min(runs) else None
 
 
-def trimmed_interval(baseline: Floats, candidate: Floats) -> tuple[float, float] | None:
-    """95 % interval of candidate - baseline in 20 % trimmed means of runs, (runs,) a side; None with fewer than two on a side.
+class Trimmed(NamedTuple):
+    """The difference of two 20 % trimmed means, its standard error and degrees of freedom (Yuen 1974)."""
 
-    Yuen 1974; below five runs nothing is trimmed, which is Welch's.
+    delta: float
+    error: float
+    df: float
+
+    @property
+    def p(self) -> float:
+        """Two-sided; nan where nothing scatters."""
+        return math.nan if self.error == 0 else 2 * float(above(self.df, abs(self.delta) / self.error))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """That of 95 %."""
+        half = float(quantile(self.df, 0.975)) * self.error
+        return self.delta - half, self.delta + half
+
+
+def trimmed(baseline: Floats, candidate: Floats) -> Trimmed | None:
+    """Candidate - baseline of runs, (runs,) a side; None with fewer than two on a side.
+
+    Below five runs nothing is trimmed, which is Welch's test.
     """
     if min(len(baseline), len(candidate)) < 2:
         return None
-    from scipy.stats import ttest_ind
+    (one, error_one, df_one), (other, error_other, df_other) = _trimmed(baseline), _trimmed(candidate)
+    error2 = error_one + error_other
+    if not math.isfinite(error2):
+        return None
+    df = error2**2 / (error_one**2 / df_one + error_other**2 / df_other) if error2 else 1.0
+    return Trimmed(other - one, math.sqrt(error2), df)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of runs that do not scatter at all
-        bounds = ttest_ind(candidate, baseline, equal_var=False, trim=0.2).confidence_interval()
-    low, high = float(bounds.low), float(bounds.high)
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+def _trimmed(values: Floats) -> tuple[float, float, int]:
+    """The mean, its squared error and degrees of freedom; what is trimmed scatters as what is left."""
+    cut = int(0.2 * len(values))
+    left = np.sort(values)[cut : len(values) - cut]
+    winsorized = np.clip(values, left[0], left[-1])
+    df = len(left) - 1
+    return float(left.mean()), float(((winsorized - winsorized.mean()) ** 2).sum()) / df / len(left), df

@@ -17,7 +17,7 @@ from tracediff.companions.model import Kpi, KpiRow
 from tracediff.errors import TracediffError
 from tracediff.model import Note
 from tracediff.model.show import ShowFigure, ShowKpi
-from tracediff.stats.tests import trimmed_interval
+from tracediff.stats.tests import trimmed
 
 if TYPE_CHECKING:
     from tracediff.companions.model import Result
@@ -171,7 +171,8 @@ def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float])
     profiled, unprofiled = (
         float(np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean()) for side in sides
     )
-    low, high = trimmed_interval(sides[1], sides[0]) or (None, None)
+    change = trimmed(sides[1], sides[0])
+    low, high = change.interval if change else (None, None)
     return ProfilingCost(
         profiled_ns=profiled,
         unprofiled_ns=unprofiled,

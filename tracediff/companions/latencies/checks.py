@@ -11,7 +11,7 @@ from tracediff.companions.latencies.read import LatencyFile, quantity
 from tracediff.companions.verdict import related
 from tracediff.companions.words import time
 from tracediff.model import Check
-from tracediff.stats.noise import Floats
+from tracediff.stats.student import Floats
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.
 

@@ -40,7 +40,7 @@ from tracediff.formats.selection import own_label
 from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
 from tracediff.report.phrases import power_note
-from tracediff.stats.noise import Floats
+from tracediff.stats.student import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 STATISTICS = ("mean", *QUANTILES, "min")
