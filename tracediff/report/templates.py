@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import jinja2
+from jinja2.bccache import Bucket
 
 from tracediff.errors import TracediffError
 from tracediff.report.blocks import Cell, Code, Fill, Link, Span, Strong, flat
@@ -57,6 +61,19 @@ class _Loader(jinja2.FileSystemLoader):
 _OF_STEP = re.compile(r"\b([Pp]er |[Oo]f |of a |of a mean |[Tt]he mean )step\b(?!\.)")
 
 
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """Compiled templates, beside Python's own compiled modules and written where and when those are."""
+
+    def __init__(self) -> None:
+        super().__init__(str(Path(cache_from_source(__file__)).parent))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep one for the next run; where that fails, it is compiled again."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+
 @cache
 def html_environment(unit: str = "step") -> jinja2.Environment:
     """Return the environment for HTML: every value is escaped, an unknown name is an error. `unit`: what times are of."""
@@ -67,6 +84,7 @@ def html_environment(unit: str = "step") -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
+        bytecode_cache=_Compiled(),
     )
 
 
@@ -117,6 +135,7 @@ def markdown_environment(unit: str = "step") -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_Compiled(),
     )
     environment.filters.update(
         code=markdown_code,
