@@ -19,6 +19,7 @@ from tracediff.execution.sides import Run, Side
 
 # One cache for a run of tests: workers inherit the folder of the process that starts them. Tests of reading switch it off.
 if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is started hundreds of times is compiled once
     _KEPT = tempfile.TemporaryDirectory(prefix="tracediff-tests-")
     os.environ["TRACEDIFF_CACHE"] = _KEPT.name
 

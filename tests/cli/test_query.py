@@ -43,20 +43,22 @@ def test_rows_are_cut_and_it_is_said(run, good):
 
 def test_every_form_says_the_same(run, good, tmp_path):
     text = "SELECT step, phase, start_ns, NULL AS nothing FROM step ORDER BY step LIMIT 3"
-    rows = json.loads(answered(run("query", good, text, "--json")))
+    forms = [["--csv"], ["--json"], ["--markdown"], []]
+    said = [answered(run("query", good, text, *words)) for words in forms]
+    rows = json.loads(said[1])
     assert [row["step"] for row in rows] == [0, 1, 2] and rows[0]["nothing"] is None
-    table = list(csv.DictReader(io.StringIO(answered(run("query", good, text, "--csv")))))
+    table = list(csv.DictReader(io.StringIO(said[0])))
     assert [int(row["start_ns"]) for row in table] == [row["start_ns"] for row in rows]
-    lines = answered(run("query", good, text, "--markdown")).splitlines()
+    lines = said[2].splitlines()
     assert lines[1] == "|-:|-|-:|-:|" and len(lines) == 5
     assert lines[2] == f"| 0 | `generation` | {rows[0]['start_ns']} |  |"
     answered(run("query", good, text, "--parquet", "rows.parquet"))
     frame = pl.read_parquet(tmp_path / "rows.parquet")
     assert frame["start_ns"].to_list() == [row["start_ns"] for row in rows]
     assert frame.schema["start_ns"] == pl.Int64 and frame.schema["step"] == pl.Int32
-    for words in (["--csv"], ["--json"], ["--markdown"], []):
+    for words, printed in zip(forms, said, strict=True):
         answered(run("query", good, text, *words, "-o", "rows.out", "-f"))
-        assert (tmp_path / "rows.out").read_text() == answered(run("query", good, text, *words))
+        assert (tmp_path / "rows.out").read_text() == printed
 
 
 def test_the_schema_needs_no_capture(run):

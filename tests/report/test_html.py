@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import msgspec
@@ -29,7 +30,13 @@ RESULTS = {
     "one_sided": sample.one_sided(),
     "large": sample.large(900),
 }
-PAGES = {name: render_html(result) for name, result in RESULTS.items()}
+
+
+@cache
+def page_of(name: str) -> str:
+    return render_html(RESULTS[name])
+
+
 # All elements that the templates and the figure use; a name in a trace can add none.
 _TAGS = (
     "html head meta title style body a header div span small b section h1 h2 h3 p dl dt dd ul li ol figure "
@@ -89,9 +96,9 @@ def section(page: str, name: str) -> str:
     return page[page.index(f'<section id="{name}">') :].split("</section>")[0]
 
 
-@pytest.fixture(params=PAGES, scope="module")
+@pytest.fixture(params=RESULTS, scope="module")
 def page(request: pytest.FixtureRequest) -> str:
-    return PAGES[request.param]
+    return page_of(request.param)
 
 
 def test_every_element_is_ours_and_closed(page: str) -> None:
@@ -130,12 +137,12 @@ def test_nothing_is_loaded_and_nothing_runs_but_our_script(page: str) -> None:
 
 
 def test_hostile_names_are_text() -> None:
-    text = "".join(Page(PAGES["full"]).text)
+    text = "".join(Page(page_of("full")).text)
     for name in sample.HOSTILE:
         assert name.replace("\x1b", "\\x1b") in text, name
-    assert "\x1b" not in PAGES["full"]
+    assert "\x1b" not in page_of("full")
     assert "49" not in re.findall(
-        r"\{\{7\*7\}\}|(?<![\d.,])49(?![\d.,%])", PAGES["full"].split("<main>")[1][:2_000]
+        r"\{\{7\*7\}\}|(?<![\d.,])49(?![\d.,%])", page_of("full").split("<main>")[1][:2_000]
     )
 
 
@@ -150,7 +157,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_the_numbers_are_the_results() -> None:
     result = RESULTS["full"]
-    values = Page(PAGES["full"]).values
+    values = Page(page_of("full")).values
     for row in result.kernels:
         sides = [side for side in (row.baseline, row.candidate) if side]
         table = "kernels unchanged" if row.level == "within_noise" else "kernels"
@@ -168,7 +175,7 @@ def test_the_numbers_are_the_results() -> None:
 
 
 def test_the_first_screen_answers_the_question() -> None:
-    text = " ".join(" ".join(Page(PAGES["full"]).text).split())
+    text = " ".join(" ".join(Page(page_of("full")).text).split())
     first = text[: text.index("The largest comes first")]
     for said in (
         "Slower with pr <script>alert(1)</script>: generation step 1,035 → 1,140 µs (+106 µs, +10.2 %).",
@@ -179,12 +186,12 @@ def test_the_first_screen_answers_the_question() -> None:
     ):
         assert said in first, said
     assert "Host work in _schedule" in first
-    workloads = " ".join(" ".join(Page(section(PAGES["full"], "strata")).text).split())
+    workloads = " ".join(" ".join(Page(section(page_of("full"), "strata")).text).split())
     assert "first steps 9,800.0 → 9,900.0 µs +100.0" in workloads
 
 
 def test_what_was_not_captured_is_said_and_never_zero() -> None:
-    page = PAGES["minimal"]
+    page = page_of("minimal")
     gil_section = section(page, "gil")
     assert "GIL: not captured on either side. Capture with -t python-gil to see it." in gil_section
     gil = next(row for row in section(page, "accounting").split("<tr>") if "GIL wait" in row)
@@ -195,7 +202,7 @@ def test_what_was_not_captured_is_said_and_never_zero() -> None:
 
 
 def test_tables_are_bounded_and_say_so() -> None:
-    page = PAGES["large"]
+    page = page_of("large")
     kernels = section(page, "kernels")
     assert kernels.count("<tr data-level=") == 80
     more = "rows. {} more are in the JSON, under <code>{}</code>, and in the files of <code>--tables</code>."
@@ -234,7 +241,7 @@ def test_without_a_change_there_is_no_share() -> None:
 
 
 def test_the_same_result_gives_the_same_bytes(page: str) -> None:
-    name = next(key for key, value in PAGES.items() if value is page)
+    name = next(key for key in RESULTS if page_of(key) is page)
     assert render_html(RESULTS[name]) == page
 
 
@@ -329,4 +336,4 @@ def test_runs_that_lie_apart_are_listed() -> None:
     page = render_html(msgspec.structs.replace(whole, phases=phases))
     text = " ".join("".join(Page(page[page.index('id="odd-runs"') - 4 :].split("</table>")[0]).text).split())
     assert text.endswith("generationcandidatepr_r3.sqlite+310.0 host work+290.0+25.0 %yes")
-    assert 'id="odd-runs"' not in PAGES["full"]
+    assert 'id="odd-runs"' not in page_of("full")
