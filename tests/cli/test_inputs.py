@@ -362,7 +362,8 @@ def test_latencies_that_need_an_option_say_so(name, tmp_path):
 
 def test_no_flag_is_named_for_graphs_that_were_never_launched():
     (one,), _ = said(FIXTURES / "torch" / "nsys_eager_base.sqlite.xz")
-    assert answers(one)["kernels inside CUDA graphs"]["reason"] == "no graph was launched"
+    inside = answers(one)["kernels inside CUDA graphs"]
+    assert (inside["yes"], inside["reason"]) == (False, "no graph was launched")
     assert traces(one)["kernels inside CUDA graphs"]["flag"] == ""
 
 

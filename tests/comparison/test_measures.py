@@ -128,7 +128,7 @@ def test_measures_of_a_result(text, phase, baseline_us, delta_us, slower):
         ("generation.host@_schedule:+29%", "failed", "generation.host_work@_schedule"),
         ("host@_schedul_:+1us", "inconclusive", "no host_work of either side is at _schedul_; its places: '_schedule'; did you mean '_schedule'?"),
         ("gil@_schedule:+1us", "inconclusive", "gil_wait was not measured on both sides"),
-        ("context.idle:+1us", "inconclusive", "context steps were not compared"),
+        ("context.idle:+1us", "inconclusive", "context steps were not compared, generation steps were"),
     ],
 )  # fmt: skip
 def test_gates_of_places_and_phases(gate, outcome, said, slower):

@@ -217,7 +217,8 @@ def measured(measure: Measure, result: Result) -> Measured | str:
         return _tail(measure, result) or f"{measure.text} was not measured on both sides"
     phase = next((one for one in result.phases if one.phase == measure.phase and one.typical), None)
     if measure.phase and phase is None:
-        return f"{measure.phase} steps were not compared"
+        known = " and ".join(one.phase for one in result.phases if one.typical) or "no"
+        return f"{measure.phase} steps were not compared, {known} steps were"
     if measure.quantity == KERNEL:
         return _kernel(measure, result)
     if measure.quantity == STEP:

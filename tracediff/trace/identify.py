@@ -292,7 +292,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
         table,
         Answer("phases (context, generation)", phases,
                "the labels say the requests" if phases else "no labels that say the requests"),
-        Answer(_INSIDE, has[_INSIDE] or (has["kernels"] and not launches), inside),
+        Answer(_INSIDE, has[_INSIDE], inside),
         Answer("exposed communication", comm > 0,
                _names(comm, "communication kernels") if comm else "no communication kernels in it"),
         needs("copies", "copies", reason="their time and bytes"),
