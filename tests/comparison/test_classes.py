@@ -96,14 +96,18 @@ def test_a_change_of_decodes_is_not_hidden_by_prefills(base, tmp_path):
     found = {one.phase: one for one in result.phases}
     assert found["step"].verdict == result.verdict == "regressed"
     assert found["step"].typical.delta_ns == pytest.approx(95 * US, abs=2 * US)
-    assert found["class-2"].verdict == "no_change"
+    assert found["step-with-prompt"].verdict == "no_change"
     # of the mean of all, 3.4 ms, it is 2.3 %
     assert result.step.delta_ns / result.step.baseline_ns < 0.03
     outcomes = {
         gate: judge(parse_gate(gate), result).outcome
-        for gate in ("step:+3%", "class-2:+3%", "class-2.p50:+3%")
+        for gate in ("step:+3%", "step-with-prompt:+3%", "step-with-prompt.p50:+3%")
     }
-    assert outcomes == {"step:+3%": "failed", "class-2:+3%": "passed", "class-2.p50:+3%": "passed"}
+    assert outcomes == {
+        "step:+3%": "failed",
+        "step-with-prompt:+3%": "passed",
+        "step-with-prompt.p50:+3%": "passed",
+    }
 
 
 def test_tables_and_causes_are_of_the_typical_step_of_their_phase(base, tmp_path):
@@ -113,7 +117,7 @@ def test_tables_and_causes_are_of_the_typical_step_of_their_phase(base, tmp_path
         one.phase: (one.baseline.kernels, one.candidate.calls, one.candidate.syncs)
         for one in result.launch.phases
     }
-    assert counts == {"step": (10, 10, 1), "class-2": (20, 20, 1)}
+    assert counts == {"step": (10, 10, 1), "step-with-prompt": (20, 20, 1)}
     assert result.launch.baseline.kernels_per_step == pytest.approx((33 * 10 + 8 * 20) / 41)
     (cause,) = (one for one in result.findings if one.cause == "kernel_time" and one.where.phase == "step")
     for phase in result.phases:
@@ -131,7 +135,7 @@ def test_tables_and_causes_are_of_the_typical_step_of_their_phase(base, tmp_path
 def test_what_sets_the_phases_apart_is_said(base):
     (note,) = (one for one in show(base).warnings if one.slug == "workload-classes")
     assert note.message.endswith(
-        "per step: step: 10 launches; class-2: 20 launches, alone in launching prompt"
+        "per step: step: 10 launches; step-with-prompt: 20 launches, alone in launching prompt"
     )
 
 
@@ -151,35 +155,35 @@ def test_exchanging_the_sides_exchanges_the_phases(base, tmp_path):
 def test_renamed_kernels_do_not_part_counterparts(base, tmp_path):
     # prefills share their ten gemm with the decodes of the baseline, and no other name
     other = side(tmp_path, "renamed", runs=2, prefill_kernel="prompt_v2")
-    assert phases(with_classes([base, other])[1]) == [{"step": 33, "class-2": 8}] * 2
+    assert phases(with_classes([base, other])[1]) == [{"step": 33, "step-with-prompt": 8}] * 2
 
 
 def test_what_both_do_most_is_compared_even_where_every_kernel_of_it_changed(base, tmp_path):
     other = side(tmp_path, "new", runs=2, decode_kernel="other")
-    assert phases(with_classes([base, other])[1]) == [{"step": 33, "class-2": 8}] * 2
+    assert phases(with_classes([base, other])[1]) == [{"step": 33, "step-with-prompt": 8}] * 2
 
 
 def test_steps_that_only_one_side_tells_apart_are_one_class_on_both(tmp_path):
     """Prefills of 10 + 3 launches, 10 of them those of a decode: 3 of 23 differ, 0.13. With one launch more per decode 4 of 24: 0.17."""
     one = side(tmp_path, "whole", 1, prompts=3)
     other = side(tmp_path, "parted", 1, prompts=3, penalty=1)
-    assert phases(with_classes([other])[0]) == [{"step": 33, "class-2": 8}]
+    assert phases(with_classes([other])[0]) == [{"step": 33, "step-with-prompt": 8}]
     for pair in ((one, other), (other, one)):
         assert [phases(found) for found in with_classes(pair)] == [[{"step": 41}]] * 2
     # 5 of them to 0.6 in a mean step of the baseline: 4.4 of 25.6 differ, 0.17, and the class is of one side alone
     far = side(tmp_path, "far", 1, prompts=5, penalty=1)
     assert [phases(found) for found in with_classes((one, far))] == [
         [{"step": 41}],
-        [{"step": 33, "class-2": 8}],
+        [{"step": 33, "step-of-15-launches": 8}],
     ]
 
 
 def test_steps_whose_work_does_not_recur_are_irregular(tmp_path):
     # 39 and 40 launch kernels of their own; 39 would have been a prefill
     other = side(tmp_path, "odd", runs=1, odd=2)
-    assert phases(with_classes([other])[0]) == [{"step": 32, "class-2": 7, "irregular": 2}]
+    assert phases(with_classes([other])[0]) == [{"step": 32, "step-with-prompt": 7, "irregular": 2}]
     reasons = {row.phase: row.reason for row in show(other).strata}
-    assert reasons == {"step": "", "class-2": "", "irregular": "irregular"}
+    assert reasons == {"step": "", "step-with-prompt": "", "irregular": "irregular"}
 
 
 def test_where_hardly_a_step_recurs_nothing_is_told_apart(tmp_path):

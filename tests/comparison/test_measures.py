@@ -28,7 +28,7 @@ from tracediff.model.causes import IDLE
     [
         ("step", Measure("step")),
         (" generation ", Measure("step", "generation")),
-        ("class-2", Measure("step", "class-2")),
+        ("step-with-prompt", Measure("step", "step-with-prompt")),
         ("gil", Measure("gil_wait")),
         ("generation.host", Measure("host_work", "generation")),
         ("step.gc", Measure("gc", "step")),
@@ -36,7 +36,7 @@ from tracediff.model.causes import IDLE
         ("mixed.idle@a.b::c", Measure("idle", "mixed", place="a.b::c")),
         ("generation.p99", Measure("p99", "generation")),
         ("kernel:a.b@c", Measure("kernel", kernel="a.b@c")),
-        ("class-3.kernel~fmha", Measure("kernel", "class-3", "fmha")),
+        ("step-with-topk.kernel~fmha", Measure("kernel", "step-with-topk", "fmha")),
         ("launches", Measure("launches")),
         ("busy", Measure("busy")),
     ],

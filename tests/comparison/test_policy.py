@@ -113,7 +113,7 @@ def test_exit_codes():
 
 def test_a_result_keeps_its_gates():
     """What a gate was measured against: the numbers of the sample, 129.3 us of 1,038.6 and 23.5 us of GC."""
-    gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "class-9.p99:+1us")))
+    gates = tuple(map(parse_gate, (" step:+3%", "idle:+1s", "launches:+10", "step-with-topk.p99:+1us")))
     step, idle, launches, unknown = judged(Policy(gates, ()), FULL, DAY).gates.outcomes
     assert (step.text, step.metric, step.outcome, step.unit) == ("step:+3%", "step", "failed", "ns")
     said = FULL.observed  # the change of the first sentence
@@ -141,7 +141,7 @@ def test_the_policy_of_the_guide_is_one(tmp_path):
 def test_the_metrics_of_the_guide_are_all_there_are():
     rows = re.findall(r"^\| (`.*?) \| (?:time|count), % \|", GUIDE, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert named == {*TIMES, *COUNTS, "class-2", "generation.p99", "kernel:NAME"}
+    assert named == {*TIMES, *COUNTS, "step-with-prompt", "generation.p99", "kernel:NAME"}
     for name in named:
         assert parse_gate(f"{name}:+1%").metric == name
 

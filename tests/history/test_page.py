@@ -65,11 +65,11 @@ def test_the_first_sentence_says_what_since_when_and_why():
 
 
 def test_a_cause_of_other_steps_than_the_change_says_per_which():
-    """Under the mean step, 6.87 ms per class-2 step are no part of 5.48 ms: three steps in ten are of that class."""
+    """Under the mean step, 6.87 ms per step with prompt are no part of 5.48 ms: three steps in ten are of that class."""
     (segment,) = analyse(kept(history(plant=at_40)), NO_GIT).segments
     of = {
         name: CauseChange(name, "ns", 1e6, 2e6, 1e6, 0.001)
-        for name in ("class-2.gil_wait", "step.compute", "kernel:a.b")
+        for name in ("step-with-prompt.gil_wait", "step.compute", "kernel:a.b")
     }
 
     def said(measure: str, cause: str, *phases: str) -> str:
@@ -80,12 +80,15 @@ def test_a_cause_of_other_steps_than_the_change_says_per_which():
         (text,) = causes(change, own)
         return text.removeprefix(f"{cause} +1.00 ms (+100 %)")
 
-    assert said("step", "class-2.gil_wait", "class-1", "class-2") == " per class-2 step"
-    assert said("class-2", "class-2.gil_wait", "class-1", "class-2") == ""
-    assert said("class-2", "kernel:a.b", "class-1", "class-2") == " per mean step"
-    assert said("step", "kernel:a.b", "class-1", "class-2") == ""
+    assert (
+        said("step", "step-with-prompt.gil_wait", "step-with-topk", "step-with-prompt")
+        == " per step with prompt"
+    )
+    assert said("step-with-prompt", "step-with-prompt.gil_wait", "step-with-topk", "step-with-prompt") == ""
+    assert said("step-with-prompt", "kernel:a.b", "step-with-topk", "step-with-prompt") == " per mean step"
+    assert said("step", "kernel:a.b", "step-with-topk", "step-with-prompt") == ""
     assert said("step", "step.compute", "step") == "", "one phase: its step is the mean step"
-    assert said("class-1", "kernel:a.b", "class-1") == ""
+    assert said("step-with-topk", "kernel:a.b", "step-with-topk") == ""
 
 
 def test_segments_say_in_what_they_differ():

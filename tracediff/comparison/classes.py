@@ -2,13 +2,15 @@
 
 Each export has its own classes (see trace/workloads.py). Those of one side that are alike are one; then those of both sides are
 matched by the kernels that both have, for a change may have renamed the others. What both sides call a class is a phase:
-    step       the class with the most steps
-    class-2..  the next ones
-    irregular  steps of classes that do not recur
+    step                 the class with the most steps
+    step-with-KERNEL     another, by the kernel that it alone launches, of several the one it launches most often
+    step-of-N-launches   another that launches no kernel of its own
+    irregular            steps of classes that do not recur
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +23,7 @@ from tracediff.accounting.reduction import Reduction, StepSequence
 from tracediff.comparison.frame import Frame
 from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.kernels.names import short
+from tracediff.kernels.names import parse, short
 from tracediff.model import Mix, Note, Pair, Stratum
 from tracediff.stats.tests import MOSTLY
 from tracediff.trace.workloads import (
@@ -35,7 +37,6 @@ from tracediff.trace.workloads import (
     Floats,
     Ints,
     bucket,
-    class_name,
     classes_of,
     distance,
     is_class,
@@ -43,6 +44,7 @@ from tracediff.trace.workloads import (
 
 _MOST = 9  # phases
 _NAMED = 2  # kernels that only one phase launches
+_LETTERS = 30  # of a kernel, in the name of a phase
 
 
 class _Local(NamedTuple):
@@ -71,7 +73,7 @@ def with_classes(sides: Sequence[Side]) -> list[Side]:
         return list(sides)
     names = sorted({name for one in local for name in one.bag})
     bags = np.array([[one.bag.get(name, 0.0) for name in names] for one in local])
-    names_of = _phases(local, bags)
+    names_of = _phases(local, bags, names)
     phases: dict[tuple[int, int], dict[str, str]] = {}
     for one, phase in zip(local, names_of, strict=True):
         phases.setdefault((one.side, one.part), {})[one.phase] = phase
@@ -102,8 +104,8 @@ def _classes_of_exports(sides: Sequence[Side]) -> list[_Local]:
     return found
 
 
-def _phases(local: list[_Local], bags: Floats) -> list[str]:
-    """The phase of each class of an export."""
+def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
+    """The phase of each class of an export; `kernels` names the columns of `bags`."""
     side = np.array([one.side % 2 for one in local])  # A/A repeats are of the baseline
     steps = np.array([one.steps for one in local], np.float64)
     share = steps / np.bincount(side, weights=steps)[side]
@@ -120,10 +122,24 @@ def _phases(local: list[_Local], bags: Floats) -> list[str]:
     )
     if any(share[regular & (side == one)].sum() < MOSTLY for one in sides):
         return [STEP] * len(local)
-    names = {}
-    for rank, group in enumerate(group for group in groups if group.recurs):
-        names.update(dict.fromkeys(group.members, class_name(rank) if rank < _MOST else IRREGULAR))
+    names: dict[int, str] = {}
+    for rank, group in enumerate([group for group in groups if group.recurs][:_MOST]):
+        name = _name(group.members, bags, steps, kernels) if rank else STEP
+        names.update(dict.fromkeys(group.members, f"{name}-{rank + 1}" if name in names.values() else name))
     return [names.get(at, IRREGULAR) for at in range(len(local))]
+
+
+def _name(members: tuple[int, ...], bags: Floats, steps: Floats, kernels: list[str]) -> str:
+    """What sets a class apart, in letters that a measure (`PHASE.gc`) may hold."""
+    mine = np.isin(np.arange(len(bags)), members)
+    mean = np.average(bags[mine], axis=0, weights=steps[mine])
+    alone = np.where(
+        bags[~mine].any(axis=0) | [name.startswith("[") for name in kernels], 0.0, mean
+    )  # no copies
+    if not alone.any():
+        return f"{STEP}-of-{round(mean.sum())}-launches"
+    words = re.findall(r"\w+", parse(kernels[int(alone.argmax())]).function, re.ASCII)
+    return f"{STEP}-with-{(words or ['kernel'])[-1][:_LETTERS]}"
 
 
 def _groups(klass: Ints, side: Ints, steps: Floats, share: Floats) -> list[_Group]:

@@ -1,6 +1,6 @@
 """Measures: what a gate limits, a search for a commit asks for and a history keeps: `[PHASE.]QUANTITY[@PLACE]`.
 
-QUANTITY    step, the change that the first sentence is of; a phase alone (generation, class-2), for its typical step, or its mean where rare
+QUANTITY    step, the change that the first sentence is of; a phase alone (generation, step-with-topk), for its typical step, or its mean where rare
             steps hold the change; idle, busy; a category of the accounting, or its short
             name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
@@ -50,7 +50,8 @@ PHASES = ("generation", "context", "mixed", STEP)
 TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES)
 SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 
-_PHASE = re.compile(rf"(?:{'|'.join(PHASES)}|class-\d+)\Z")
+PHASE = rf"(?:{'|'.join(PHASES)}(?:-(?:with|of)-[\w-]+)?)"  # classes of steps: comparison/classes.py
+_PHASE = re.compile(rf"{PHASE}\Z", re.ASCII)
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
 _SLOWER = ("regressed", "likely_regressed")
@@ -148,7 +149,7 @@ def parse(text: str) -> Measure:
 
 def _phase_named(text: str, name: str) -> str:
     if not _PHASE.match(name):
-        raise _bad(text, f"{name!r} is no phase", *get_close_matches(name, PHASES), "class-2")
+        raise _bad(text, f"{name!r} is no phase", *get_close_matches(name, PHASES), "step-with-KERNEL")
     return name
 
 
@@ -173,7 +174,7 @@ def _bad(text: str, why: str, *near: str) -> TracediffError:
     return TracediffError(
         "bad-measure",
         f"{text!r} is no measure: {why}{meant}",
-        fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, class-2, kernel:NAME, PHASE.p50, PHASE.p90,"
+        fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, step-with-KERNEL, kernel:NAME, PHASE.p50, PHASE.p90,"
         f" PHASE.p99; counts: {', '.join(COUNTS)}; short: {short}",
         exit_code=2,
     )

@@ -70,7 +70,7 @@ def _of_gate(gate: GateOutcome, result: Result) -> _Case:
 
 def _of_phase(phase: Phase, result: Result) -> _Case:
     """The verdict of a phase; of the one that the headline is of, in its words."""
-    name = "step time" if phase.phase == "step" else f"{phase.phase} step time"
+    name = f"{units.step(phase.phase)} time"
     if not phase.judged or phase.verdict is None:
         return _Case(name, "skipped", f"{words.TOO_FEW}: {_size(phase)}")
     kind = _PHASE_KINDS.get(phase.verdict, "system-out")

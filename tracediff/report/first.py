@@ -233,9 +233,9 @@ def _limit(result: Result, observed: Observed) -> str:
 
 
 def step_of(result: Result, phase: str) -> str:
-    """`generation step`; `step` of programs whose labels tell no phases."""
+    """A step of a phase; of programs that have none what was compared: `whole capture`."""
     unit = words.unit(result)
-    return unit if unit != "step" or phase in ("", "step") else f"{phase} step"
+    return units.step(phase) if unit == "step" else unit
 
 
 def _typical(result: Result) -> str:

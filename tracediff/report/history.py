@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Console
 
-from tracediff.comparison.measures import PHASES, STEP
+from tracediff.comparison.measures import PHASE, STEP
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged
 from tracediff.report import html, templates, units
@@ -17,7 +17,7 @@ from tracediff.report.console import has_unicode, print_heading, print_line, pri
 from tracediff.report.escape import markdown_prose, neutral, shorten
 from tracediff.report.markdown import report_link
 
-_PHASE = re.compile(rf"({'|'.join(PHASES)}|class-\d+)(?:\.|\Z)")
+_PHASE = re.compile(rf"({PHASE})(?:\.|\Z)")
 _COMMIT = 10  # letters
 _NAME = 70
 _SOME = 5
@@ -94,7 +94,7 @@ def _cause(one: CauseChange) -> str:
 
 def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
     phase, own = _phase(one.measure, segment), _phase(found.measure, segment)
-    return "" if phase == own else f" per {phase or 'mean'} step"
+    return "" if phase == own else f" per {units.step(phase) if phase else 'mean step'}"
 
 
 def _phase(measure: str, segment: Segment) -> str:

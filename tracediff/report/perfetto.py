@@ -18,6 +18,7 @@ from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
 from tracediff.kernels.names import category
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
+from tracediff.report.units import step as step_name
 from tracediff.report.workloads import workload_name
 from tracediff.steps.timelines import accounting_of
 
@@ -365,9 +366,8 @@ def _step_slice(shown: PairedRuns, pair: Pair, one: PairedStep, side: int, at: i
         *((f"{name}_ns", ns) for name, ns in accounting_of(part, step, shown.with_gil).items()),
     ]  # fmt: skip
     number = "" if period["number"] is None else f" {period['number']}"
-    phase = "" if period["phase"] == "step" else f"{period['phase']} "
     args = tuple((key, value) for key, value in facts if value is not None)
-    return _Slice(at, at + one.ns, f"{phase}step{number}", "step", args)
+    return _Slice(at, at + one.ns, f"{step_name(period['phase'])}{number}", "step", args)
 
 
 def _padded(steps: list[_Slice], end: int) -> list[_Slice]:

@@ -91,7 +91,7 @@ def name(report: Show, one: StepDiff) -> str:
 
 
 def _typical(one: StepDiff) -> str:
-    return "a typical step" if one.like == "all" or one.phase == "step" else f"a typical {one.phase} step"
+    return f"a typical {units.step('' if one.like == 'all' else one.phase)}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def workload(one: StepDiff) -> str:
         said.append(f"{units.counted(one.ctx_reqs, 'context request')}{tokens}")
     if one.gen_reqs:
         said.append(units.counted(one.gen_reqs, "generation request"))
-    kind = "step" if one.phase == "step" else f"{one.phase} step"
+    kind = units.step(one.phase)
     return f"{kind} of {' and '.join(said)}" if said else kind
 
 

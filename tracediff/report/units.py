@@ -254,3 +254,10 @@ def ordinal(number: int) -> str:
     """Write a place in a row: `5th`, `22nd`, `111th`."""
     ending = "th" if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+def step(phase: str) -> str:
+    """Name a step of a phase: `generation step`, `step with topk` of a class; `step` where labels tell no phases."""
+    if phase in ("", "step"):
+        return "step"
+    return phase.replace("-", " ") if phase.startswith("step-") else f"{phase} step"

@@ -141,7 +141,7 @@ def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
         )
     if words.whole_captures(result):
         return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, words.unit(result)
-    name = "step" if phase.phase == "step" else f"{phase.phase} step"
+    name = units.step(phase.phase)
     if result.observed.of != "mean" or phase.mean is None or phase.mean_accounting is None:
         return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, f"typical {name}"
     return phase.mean_accounting, phase.mean.baseline_ns, phase.mean.candidate_ns, f"mean {name}"

@@ -46,16 +46,12 @@ def headline(found: WhatIf) -> list[str]:
     write = units.prose([phase.before_ns, phase.after_ns, phase.high_ns])
     now, then = write.size(phase.before_ns), write.size(phase.after_ns)
     said: list[str] = [
-        f"A {_phase(phase)} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
+        f"A {units.step(phase.phase)} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
         f" (range {write.size(phase.low_ns)} to {write.size(phase.high_ns)}), ",
     ]  # fmt: skip
     for number, edit in enumerate(found.edits):
         said += [" and " if number else "", *_words(edit)]
     return [*said, "."]
-
-
-def _phase(phase: WhatIfPhase) -> str:
-    return "step" if phase.phase == "step" else f"{phase.phase} step"
 
 
 def sentences(found: WhatIf) -> list[str]:
@@ -73,7 +69,12 @@ def sentences(found: WhatIf) -> list[str]:
         if removed - gained > _SAME * removed:
             pattern = f"{pattern}_hidden"
         said.append(
-            say(pattern, removed=write.size(removed), step=_phase(phase), gained=write.size(abs(gained)))
+            say(
+                pattern,
+                removed=write.size(removed),
+                step=units.step(phase.phase),
+                gained=write.size(abs(gained)),
+            )
         )
     part = "" if found.steps == found.all_steps else f" of {found.all_steps:,}"
     said.append(
@@ -134,7 +135,9 @@ def document(found: WhatIf) -> Section:
     parts: list[Block] = [
         Line(headline(found), "first"), Items([[line] for line in sentences(found)]), Section("", "Steps", [_phase_table(found)]),
     ]  # fmt: skip
-    parts += [Section("", f"What decides a {_phase(one)}", [_deciding_table(one)]) for one in found.phases]
+    parts += [
+        Section("", f"What decides a {units.step(one.phase)}", [_deciding_table(one)]) for one in found.phases
+    ]
     if found.warnings:
         said = [[Code(one.slug), f": {one.message}"] for one in found.warnings]
         parts.append(Section("", "Warnings", [Items(said)]))

@@ -51,7 +51,7 @@ def workload_name(stratum: Stratum, between: str = ": ") -> str:
         words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
     if stratum.gen_reqs not in ("0", "?"):
         words.append(_of(stratum.gen_reqs, "generation request"))
-    name = "step" if stratum.phase == "step" else f"{stratum.phase} step"
+    name = units.step(stratum.phase)
     return name + (f"{between}{' and '.join(words)}" if words else "")
 
 

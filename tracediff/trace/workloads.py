@@ -37,13 +37,16 @@ def bucket(column: str) -> pl.Expr:
 
 
 def class_name(rank: int) -> str:
-    """The phase of a class, given its place among the classes of most steps: `step`, `class-2`, `class-3`, ..."""
+    """The phase of a class in its export, given its place among those of most steps: `step`, `class-2`, `class-3`, ...
+
+    A comparison gives classes that both sides have a name that says what their steps do (comparison/classes.py).
+    """
     return STEP if rank == 0 else f"class-{rank + 1}"
 
 
 def is_class(phase: str) -> bool:
     """Whether a phase was told from others by what its steps launch."""
-    return phase == STEP or phase.startswith("class-")
+    return phase == STEP or phase.startswith(("class-", f"{STEP}-"))
 
 
 def distance(bags: Bags, one: Bags) -> Bags:

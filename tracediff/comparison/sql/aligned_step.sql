@@ -1,5 +1,5 @@
 -- aligned_step: whole steps of both sides by workload class: the phase that their label says, or the class of what they launch.
---   phase                                             VARCHAR   context, generation, mixed; step, class-2, ...
+--   phase                                             VARCHAR   context, generation, mixed; step, step-with-KERNEL, ...
 --   baseline_steps                                    BIGINT    how many; NULL, as all of a side that has none
 --   baseline_mean_ns                                  DOUBLE    of all of them, whatever they count for
 --   baseline_p50_ns, baseline_p90_ns, baseline_p99_ns DOUBLE
