@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,8 +38,8 @@ def beside(paths: Iterable[Path]) -> Sections:
                 raise missing(path)
             found.setdefault("latencies", []).append(path)
             continue
-        files = sorted(islice((one for one in path.glob("**/*") if one.is_file()), _LOOKED_AT))
-        known = {file: kind for file in files or [path] if (kind := recognise(file)) and kind.beside}
+        files = (one for one in _looked_into(path) if one.is_file())
+        known = {file: kind for file in files if (kind := recognise(file)) and kind.beside}
         sections = {kind.beside: kind.title for kind in known.values()}
         if not sections:
             kind = None if path.is_dir() else recognise(path)
@@ -70,6 +70,11 @@ def beside(paths: Iterable[Path]) -> Sections:
             exit_code=2,
         )
     return found
+
+
+def _looked_into(path: Path) -> list[Path]:
+    """The file, or the folder with what is in it and in its folders."""
+    return [path, *sorted(islice(chain(path.glob("*"), path.glob("*/*")), _LOOKED_AT))]
 
 
 def _with_column(word: str) -> bool:
@@ -151,28 +156,16 @@ def _kind(word: str) -> str | None:
         if Path(rest.partition(",")[0]).exists():
             return "trtexec"
         return "latencies" if _with_column(rest) else None
-    if path.is_dir() and (is_bundle(path) or any(map(is_export, _folder(path)))):
+    if path.is_dir() and (is_bundle(path) or any(map(is_export, _looked_into(path)))):
         return _TRACES
     try:
-        known = [kind for one in _folder(path) if one.is_file() and (kind := recognise(one))]
+        known = [kind for one in _looked_into(path) if one.is_file() and (kind := recognise(one))]
     except TracediffError:
         return None
     if any(kind.side for kind in known):
         return _TRACES
     sections = {kind.beside for kind in known}
     return next((name for name in _REPORTS if name in sections), None)
-
-
-def _folder(path: Path) -> list[Path]:
-    """The file, or the folder with what is in it and in its folders."""
-    if not path.is_dir():
-        return [path]
-    inside = sorted(islice(path.iterdir(), _LOOKED_AT))
-    return [
-        path,
-        *inside,
-        *(each for one in inside if one.is_dir() for each in islice(one.iterdir(), _LOOKED_AT)),
-    ]
 
 
 def _ncu(tool: Tool, baseline: str, candidate: str) -> NcuReport:

@@ -14,6 +14,7 @@ is tested.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +122,9 @@ def _values(
     code = cell[table["step"].to_numpy()] * items + table["item"].to_numpy()
     table = table.select(pl.Series("code", code), "count", "bytes")
     value, share = _most(table, "count", steps, items)
-    size, size_share = _most(table, "bytes", steps, items)
+    sized = np.zeros(items, np.bool_)  # few are: the others are not looked through again
+    sized[code[table["bytes"].to_numpy() != 0] % items] = True
+    size, size_share = _most(table.filter(pl.Series(sized[code % items])), "bytes", steps, items)
     least = 1.0 if once else HELD
 
     def constant(share: Floats) -> npt.NDArray[np.bool_]:
@@ -134,11 +137,10 @@ def _values(
         one_way = ((change >= 0) | (change <= 0)).all(axis=0)
         return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
 
-    totals = table.group_by("code").agg(pl.col("count", "bytes").sum(), any=pl.len())
-    sums = {name: np.zeros(many * 2 * items) for name in ("count", "bytes", "any")}
-    for name, column in sums.items():
-        column[totals["code"].to_numpy()] = totals[name].to_numpy()
-    of_side = {name: column.reshape(many, 2, items).sum(axis=0) for name, column in sums.items()}
+    def of_side(weights: pl.Series | None = None) -> npt.NDArray[Any]:
+        """Sums by item, of all workloads of a side; without weights the number of rows."""
+        return np.asarray(np.bincount(code, weights, many * 2 * items).reshape(many, 2, items).sum(axis=0))
+
     per = steps.sum(axis=0)[:, None]
     changed = (value[:, 1] != value[:, 0]) | (
         (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
@@ -152,9 +154,9 @@ def _values(
         value[shown, 1, each],
         constant(share),
         constant(share) & differs(value),
-        of_side["count"] / per,
-        of_side["any"].astype(np.int64),
-        of_side["bytes"] / per,
+        of_side(table["count"]) / per,
+        of_side(),
+        of_side(table["bytes"]) / per,
         constant(share) & constant(size_share) & differs(size),
         (int(per[0, 0]), int(per[1, 0])),
         many,

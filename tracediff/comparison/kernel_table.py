@@ -133,7 +133,11 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         return np.asarray(sums.reshape(-1, 2))
 
     walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
-    facts = {one.phase: _facts(frame, one, step, row, count, size) for one in frame.phases}
+    code, position = grouped(step * np.int64(size) + row)
+    counted = pl.DataFrame({
+        "step": code // size, "item": code % size, "count": np.round(float_sum_by(position, len(code), count), 6),
+    }).with_columns(bytes=0)  # fmt: skip
+    facts = {one.phase: _facts(frame, one, counted, size) for one in frame.phases}
     return KernelCells(
         matching,
         [_kind(match) for match in matching.rows],
@@ -182,17 +186,12 @@ def _pageable(sides: Sequence[Side], rows: Sequence[Match]) -> Floats:
 
 
 def _facts(
-    frame: Frame, phase: PhaseSteps, step: Ints, row: Ints, count: Floats, size: int
+    frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, size: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Rows whose count differs, and those of which that is certain; see comparison/held.py."""
+    """Rows whose count differs, and those of which that is certain; `counted`: see comparison/held.py."""
     nothing = np.zeros(size, np.bool_)
     if len(frame.runs) < 2:
         return nothing, nothing
-    counted = (
-        pl.DataFrame({"step": step, "item": row, "count": count})
-        .group_by("step", "item")
-        .agg(pl.col("count").sum().round(6), bytes=pl.lit(0))
-    )
     found = held(frame, phase, counted, size)
     return (found.differs, found.certain) if found else (nothing, nothing)
 

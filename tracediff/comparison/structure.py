@@ -117,18 +117,15 @@ def _seen(sides: Sequence[Side], frame: Frame) -> _Seen:
             )
             item = ids[table["what"].to_numpy()]
             kept = table.with_columns(item=pl.Series(item)).filter(pl.Series(item >= 0))
+            if len(named := ids[ids >= 0]) > len(set(named.tolist())):  # several are one item
+                kept = kept.group_by("period", "item").agg(pl.col("count", "bytes").sum())
             frames.append(tagged(kept.select("period", "item", "count", "bytes"), *place))
     schema = {"step": pl.Int64, "item": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
     if not frames:
         return _Seen([], pl.DataFrame(schema=schema))
     stacked = pl.concat(frames)
     step = frame.index.rows(stacked)
-    table = (
-        stacked.with_columns(step=pl.Series(step))
-        .filter(pl.col("step") >= 0)
-        .group_by("step", "item")
-        .agg(pl.col("count", "bytes").sum())
-    )
+    table = stacked.select(pl.Series("step", step), "item", "count", "bytes").filter(pl.col("step") >= 0)
     if frame.rounds:  # of a whole capture, what a round of it has
         units = pl.Series(frame.units).gather(table["step"])
         table = table.with_columns((pl.col("count", "bytes") / units).round(_DIGITS))

@@ -41,7 +41,7 @@ _PRAGMAS = (
 # Steps of SQLite's machine: reading a row takes some ten for some tens of bytes.
 _STEPS, _STEPS_PER_BYTE, _BETWEEN = 10**9, 1000, 10**6
 _SMALLEST_PAGE = 512  # bytes
-_LOCK_WAIT_S = 5
+_LOCK_WAIT_S = 1  # what is written for longer is being exported
 
 # What `Examined.problem` is of
 LOCKED, DAMAGED, NOT_PLAIN, TOO_COSTLY = "locked", "damaged", "not-plain", "too-costly"
