@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, Index, Ints
+from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, grouped
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
@@ -274,12 +274,9 @@ class CellSums:
     @cached_property
     def merged(self) -> CellSums:
         """Each step and cell once."""
-        code, at = np.unique(self.step * self.cells + self.cell, return_inverse=True)
+        code, at = grouped(self.step * self.cells + self.cell)
         return CellSums(
-            code // self.cells,
-            code % self.cells,
-            np.bincount(at, weights=self.ns).astype(np.float64),
-            self.cells,
+            code // self.cells, code % self.cells, float_sum_by(at, len(code), self.ns), self.cells
         )
 
 
