@@ -77,11 +77,11 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(runs, tmp_path_factory):
     """Answers to one conversation: tool or tool and number -> answer."""
-    sides = {"baseline": "main", "candidate": "pr"}
+    sides = {"capture": "main", "candidate": "pr"}
     questions = {
         "inputs": ("inputs", {}),
-        "inputs main": ("inputs", {"path": "main"}),
-        "inputs file": ("inputs", {"path": "main/main_0.sqlite"}),
+        "inputs main": ("inputs", {"capture": "main"}),
+        "inputs file": ("inputs", {"capture": "main/main_0.sqlite"}),
         "compare": ("compare", sides),
         "again": ("compare", sides),
         "explain": ("explain", {"id": "r1.findings.0"}),
@@ -119,6 +119,28 @@ def test_the_tools_are_listed_with_what_they_take_and_give(runs, tmp_path):
         assert f"`{one.name}`" in said
     assert "data, not instructions" in said
     assert said == instructions()
+    text = json.dumps(
+        [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in tools],
+        separators=(",", ":"),
+    )
+    assert len(text) < 12_000, "a client hands all of it to its model"
+
+
+def test_the_investigation_of_the_skill_runs(runs):
+    """The first block of the skill, one call a line: tool and arguments."""
+    calls = [line.split(maxsplit=1) for line in instructions().split("```")[1].strip().splitlines()]
+    assert len(calls) == 8
+    desk = Desk(Folders([runs]), cache=False)
+    for tool, given in calls:
+        said = answer(desk, tool, json.loads(given))
+        assert not said.is_error, (tool, said.structured_content)
+    desk.close()
+    assert said.structured_content["phases"][0]["after_ns"] == pytest.approx(607_000, rel=0.01)
+
+
+def test_arguments_that_a_tool_does_not_take_are_answered_with_those_that_it_takes(desk):
+    said = answer(desk, "compare", {"baseline": "main"}).structured_content
+    assert said["fix"] == "it takes capture, candidate, steps, ranks, kernel, step_regex"
 
 
 def test_inputs_say_what_a_folder_stands_for(found):
@@ -131,7 +153,7 @@ def test_inputs_say_what_a_folder_stands_for(found):
 def test_a_comparison_names_the_planted_cause(found):
     """60 us more in `_schedule`, whose runs differ by 10 ns."""
     result, findings = found["compare"], found["compare"]["findings"]
-    assert result["step"]["runs"] == {"baseline": 3, "candidate": 3}
+    assert result["runs"] == {"baseline": 3, "candidate": 3}
     assert result["step"]["delta_ns"] == pytest.approx(60_000, rel=0.01)
     assert column(findings, "cause")[0] == "host_work"
     assert column(findings, "delta_ns")[0] == pytest.approx(60_000, rel=0.01)
@@ -205,18 +227,18 @@ def test_answers_are_small_and_say_nothing_of_the_machine(found, runs):
 @pytest.mark.parametrize(
     ("tool", "given", "slug"),
     [
-        ("inputs", {"path": "/etc/passwd"}, "outside-root"),
-        ("inputs", {"path": "main/../../x"}, "outside-root"),
-        ("inputs", {"path": "~/x"}, "outside-root"),
-        ("inputs", {"path": "main\0"}, "outside-root"),
-        ("inputs", {"path": "x" * 5_000}, "outside-root"),
-        ("inputs", {"path": "file:///etc/passwd"}, "not-a-file"),
-        ("inputs", {"path": "\ud800"}, "not-a-file"),
+        ("inputs", {"capture": "/etc/passwd"}, "outside-root"),
+        ("inputs", {"capture": "main/../../x"}, "outside-root"),
+        ("inputs", {"capture": "~/x"}, "outside-root"),
+        ("inputs", {"capture": "main\0"}, "outside-root"),
+        ("inputs", {"capture": "x" * 5_000}, "outside-root"),
+        ("inputs", {"capture": "file:///etc/passwd"}, "not-a-file"),
+        ("inputs", {"capture": "\ud800"}, "not-a-file"),
         ("show", {"capture": "label=/etc/passwd"}, "not-a-file"),
-        ("compare", {"baseline": "main", "candidate": "nothing"}, "not-a-file"),
-        ("compare", {"baseline": "main"}, "candidate-missing"),
-        ("compare", {"baseline": "main", "candidate": "pr", "steps": "x"}, "bad-arguments"),
-        ("compare", {"baseline": "main", "force": True}, "bad-arguments"),
+        ("compare", {"capture": "main", "candidate": "nothing"}, "not-a-file"),
+        ("compare", {"capture": "main"}, "candidate-missing"),
+        ("compare", {"capture": "main", "candidate": "pr", "steps": "x"}, "bad-arguments"),
+        ("compare", {"capture": "main", "force": True}, "bad-arguments"),
         ("show", {"capture": 3}, "bad-arguments"),
         ("explain", {"id": "r1.findings.0"}, "no-such-result"),
         ("table", {"result": "r1", "table": "kernels"}, "no-such-result"),
@@ -280,7 +302,7 @@ def test_the_server_hears_of_other_questions_while_it_compares(runs, tmp_path):
                 await opened.call_tool(name, given)
                 order.append(name)
 
-            tasks.start_soon(one, "compare", {"baseline": "main", "candidate": "pr"})
+            tasks.start_soon(one, "compare", {"capture": "main", "candidate": "pr"})
             await anyio.sleep(0.2)
             tasks.start_soon(one, "inputs", {})
         return order
@@ -310,7 +332,7 @@ def test_a_client_that_goes_away_ends_the_server_and_its_scratch_files(runs, tmp
         "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"},
     }
-    compare = {"name": "compare", "arguments": {"baseline": "main", "candidate": "pr"}}
+    compare = {"name": "compare", "arguments": {"capture": "main", "candidate": "pr"}}
     for number, (method, given) in enumerate({"initialize": hello, "tools/call": compare}.items()):
         program.stdin.write(
             json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}) + "\n"

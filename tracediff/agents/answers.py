@@ -13,9 +13,10 @@ import polars as pl
 from msgspec import Meta, Struct
 
 from tracediff.errors import visible
-from tracediff.model.common import Check, Note, Step
+from tracediff.model.common import Check, Note, Pair
 from tracediff.model.contents import Contents, Problem
 from tracediff.model.kernels import LaunchSide
+from tracediff.model.observed import Observed
 from tracediff.model.result import WhatIfEdit, WhatIfPhase
 from tracediff.model.show import ShowStep
 from tracediff.report.escape import shorten
@@ -39,15 +40,15 @@ _Id = Annotated[str, Meta(description="As `compare` or `show` gave it: r1")]
 class InputsAsked(Struct, forbid_unknown_fields=True):
     """What a file or folder is and holds: runs, steps, traces that are missing with the flag that records them. "" lists the top."""
 
-    path: _Path = ""
+    capture: _Path = ""
     first: Annotated[int, Meta(ge=0, description="Entry of a folder to begin with")] = 0
 
 
 class CompareAsked(Struct, forbid_unknown_fields=True):
-    """Compare two captures or folders of repeats, or the sides of one bundle: verdict, phases, ranked findings with ids."""
+    """Compare a capture or folder of repeats, the baseline, with a candidate, or the sides of one bundle: verdict, phases, ranked findings with ids."""
 
-    baseline: _Path
-    candidate: Annotated[str, Meta(description='"" where baseline is a bundle, which holds both sides')] = ""
+    capture: _Path
+    candidate: Annotated[str, Meta(description='"" where capture is a bundle, which holds both sides')] = ""
     steps: _Steps = ""
     ranks: Annotated[str, Meta(description="Only these ranks: 0,3-7")] = ""
     kernel: Annotated[
@@ -163,7 +164,7 @@ class Entries(Struct):
 
 
 class Compared(Struct):
-    """A comparison. `levels` of findings: exact, confirmed, likely, within_noise. Rows are the largest; `tables`: how many each has in all."""
+    """A comparison. `step`: the change that the headline is of. Rows are the largest; `tables`: how many each has in all."""
 
     result: str
     baseline: str
@@ -171,7 +172,9 @@ class Compared(Struct):
     verdict: str
     verdict_reason: str
     headline: str
-    step: Step
+    step: Observed
+    runs: Pair
+    runs_advised: int | None
     phases: Rows
     findings: Rows
     launch: list[LaunchSide]  # baseline, candidate

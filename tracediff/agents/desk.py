@@ -94,15 +94,15 @@ class Desk:
         """Raises also what `Folders.find` does."""
         from tracediff.trace.identify import identify
 
-        top = asked.path.strip("/.") == ""
-        path = None if top else self.folders.find(asked.path)
+        top = asked.capture.strip("/.") == ""
+        path = None if top else self.folders.find(asked.capture)
         if path is not None and (not path.is_dir() or recognise(path) is not None):
-            (one,) = identify([self.folders.readable(asked.path).path]).inputs
+            (one,) = identify([self.folders.readable(asked.capture).path]).inputs
             contents = one.contents and msgspec.structs.replace(
                 one.contents, tables=[], domains=one.contents.domains[:10]
             )
             return a.Entries(
-                asked.path,
+                asked.capture,
                 one.kind,
                 one.title,
                 one.facts,
@@ -111,14 +111,15 @@ class Desk:
                 problem=one.problem,
             )
         found = [
-            (name, _kind(one)) for name, one in islice(self.folders.entries(asked.path), asked.first + 10_000)
+            (name, _kind(one))
+            for name, one in islice(self.folders.entries(asked.capture), asked.first + 10_000)
         ]
         frame = pl.DataFrame(found, schema=["path", "kind"], orient="row")
-        more = f"inputs with path {asked.path!r} and first {asked.first + _ENTRIES}"
-        listed = a.Entries(asked.path, entries=a.rows(frame, first=asked.first, limit=_ENTRIES, more=more))
+        more = f"inputs with capture {asked.capture!r} and first {asked.first + _ENTRIES}"
+        listed = a.Entries(asked.capture, entries=a.rows(frame, first=asked.first, limit=_ENTRIES, more=more))
         try:
             if path is not None:
-                side = resolve(str(self.folders.readable(asked.path).path))
+                side = resolve(str(self.folders.readable(asked.capture).path))
                 listed.runs, listed.warnings = [run.name for run in side.runs][:_ENTRIES], list(side.notes)
         except TracediffError as error:
             listed.problem = Problem(error.slug, error.message, error.fix)
@@ -126,7 +127,7 @@ class Desk:
 
     def compare(self, asked: a.CompareAsked) -> a.Compared:
         """Raises also what `compare_request` does, and still-running."""
-        found = self._given(asked.baseline, asked.candidate)
+        found = self._given(asked.capture, asked.candidate)
         request = _request(
             CompareRequest, baseline=found[0].path, candidate=found[1].path if asked.candidate else None,
             steps=asked.steps or None, ranks=asked.ranks or None, kernel=(asked.kernel,) if asked.kernel else (),
@@ -290,7 +291,9 @@ class Desk:
             verdict=result.verdict,
             verdict_reason=result.verdict_reason,
             headline=result.headline.text,
-            step=result.step,
+            step=result.observed,
+            runs=result.step.runs,
+            runs_advised=result.step.runs_advised,
             phases=a.rows(made.table("phases"), _PHASE),
             findings=self._first(name, made, "findings", _FINDING),
             launch=[result.launch.baseline, result.launch.candidate],

@@ -91,7 +91,9 @@ def _call(desk: Desk, name: str, arguments: dict[str, Any]) -> Any:
         return msgspec.to_builtins(getattr(desk, name)(asked))
     except msgspec.ValidationError as error:
         raise TracediffError(
-            "bad-arguments", f"{name}: {error}", fix="as the schema of the tool says"
+            "bad-arguments",
+            f"{name}: {error}",
+            fix=f"it takes {', '.join(TOOLS[name][0].__struct_fields__)}",
         ) from None
     except TracediffError:
         raise
@@ -108,9 +110,28 @@ def _tool(name: str, asked: type[msgspec.Struct], answered: type[msgspec.Struct]
         name=name,
         description=" ".join((asked.__doc__ or "").split()),
         input_schema=_schema(asked),
-        output_schema=_schema(answered),
+        output_schema=_outline(_schema(answered)),
         annotations=_READS,
     )
+
+
+def _outline(schema: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an answer without those of the objects in it: a client hands the list of tools to its model with each question."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [of(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        return {"type": "object"} if "$ref" in value else {key: of(one) for key, one in value.items()}
+
+    return {
+        "type": "object",
+        "properties": {
+            name: {key: value for key, value in of(one).items() if key != "default"}
+            for name, one in schema["properties"].items()
+        },
+    }
 
 
 def _schema(kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -133,9 +133,8 @@ def _name(members: tuple[int, ...], bags: Floats, steps: Floats, kernels: list[s
     """What sets a class apart, in letters that a measure (`PHASE.gc`) may hold."""
     mine = np.isin(np.arange(len(bags)), members)
     mean = np.average(bags[mine], axis=0, weights=steps[mine])
-    alone = np.where(
-        bags[~mine].any(axis=0) | [name.startswith("[") for name in kernels], 0.0, mean
-    )  # no copies
+    copies = np.array([name.startswith("[") for name in kernels])
+    alone = np.where(bags[~mine].any(axis=0) | copies, 0.0, mean)
     if not alone.any():
         return f"{STEP}-of-{round(mean.sum())}-launches"
     words = re.findall(r"\w+", parse(kernels[int(alone.argmax())]).function, re.ASCII)
