@@ -640,3 +640,24 @@ def test_of_kernels_with_equal_launches_the_equal_number_is_preferred():
     assert {row for row in rows(match(one, other)) if row[0] != "exact"} == {
         ("added", (), ("triton_poi_fused_2@8",))
     }
+
+
+def test_a_kernel_whose_grid_grows_from_step_to_step_is_not_split_into_others():
+    """Each step has one `cat`, in a grid of its own. Steps 1 and 2 were captured of one side, 2 and 3 of the other, which copies twice more."""
+    same = [f"kernel_{number}" for number in range(16)]
+
+    def side(grids: tuple[int, ...], *more: str) -> dict[str, PhaseOps]:
+        sequences = {tuple(keys(*same, f"cat@{grid}", *more, "head")): 1 for grid in grids}
+        used = {op: Used(1.0, 5_000.0) for op in keys(*same, "head")}
+        used |= {op: Used(1 / len(grids), 5_000.0) for op in keys(*(f"cat@{grid}" for grid in grids))}
+        used |= {op: Used(2.0, 5_000.0) for op in keys(*more)}
+        return {"step": PhaseOps(sequences, {*used}, used)}
+
+    one, other = side((1, 2)), side((2, 3), "copy", "copy")
+    for found in (match_kernels(one, other), match_kernels(other, one)):
+        changed = {
+            (row.match, *sorted({op.name for op in (*row.baseline, *row.candidate)}))
+            for row in found.rows
+            if row.match != "exact"
+        }
+        assert changed - {("name", "cat")} in ({("added", "copy")}, {("removed", "copy")})

@@ -195,10 +195,27 @@ class _Phase:
     def of(cls, one: PhaseOps, other: PhaseOps) -> _Phase:
         ops = tuple({*side.ops, *chain.from_iterable(side.sequences)} for side in (one, other))
         sequences = _most_common(one.sequences), _most_common(other.sequences)
-        # Between steps of several workloads a count may differ for the workload alone. GEMMs are told apart by role.
+        # Between steps of several workloads a count may differ for the workload alone, and a grid. GEMMs are told apart by role.
         several = any(len(each) > 1 for each in sequences)
-        settled = {op for op in ops[0] & ops[1] if several and category(op.name) != "gemm"}
+        settled = ops[0] & ops[1]
+        if several:
+            same = _as_often(one.used, other.used)
+            settled |= {op for op in ops[0] | ops[1] if op.name in same}
+        settled = {op for op in settled if several and category(op.name) != "gemm"}
         return cls((ops[0], ops[1]), (one.used, other.used), sequences, several, settled)
+
+
+def _as_often(one: Mapping[OpKey, Used], other: Mapping[OpKey, Used]) -> set[str]:
+    """Names of kernels that both sides launch equally often, in whatever grids."""
+    often: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    for counts, used in zip(often, (one, other), strict=True):
+        for op, each in used.items():
+            counts[op.name] += each.per_step  # type: ignore[assignment]
+    return {
+        name
+        for name in often[0].keys() & often[1].keys()
+        if abs(often[0][name] - often[1][name]) <= _SAME_COUNT * min(often[0][name], often[1][name])
+    }
 
 
 class _Use(NamedTuple):
