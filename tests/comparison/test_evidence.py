@@ -7,7 +7,7 @@ import pytest
 from fixtures.builders import HOSTILE_NAMES, TraceBuilder
 from tests.comparing import compare
 from tests.tiny import CAPTURES, label, reduced
-from tracediff.comparison.evidence import Idle, kernels_of_both, ops_of_step
+from tracediff.comparison.evidence import Idle, idle_of_step, of_both, ops_of_step
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.query.apart import generous
@@ -73,11 +73,20 @@ def test_numbers_of_a_finding_agree_with_each_other(pair, compared):
 def test_hostile_names_stay_inside_their_quotes():
     names = [name for name in HOSTILE_NAMES if "\x00" not in name]
     within = generous(None, 1)
-    of_both = [kernels_of_both(names), *(Idle(cause, name, names, name).of_both() for name in names for cause in ("gc", "gil_wait", "host_work"))]  # fmt: skip
-    check("\n".join(of_both), 2, within)
+    asked = [Idle(cause, name, names, name) for name in names for cause in ("gc", "gil_wait", "host_work")]
+    check(of_both(asked, names), 2, within)
     of_one = [ops_of_step([(name, name) for name in names], 0, 0)]
-    of_one += [one for name in names for asked in [Idle("gil_wait", name, names, name)] for one in (asked.of_steps(), asked.of_step(0, 0))]  # fmt: skip
+    of_one += [one for name in names for asked in [Idle("gil_wait", name, names, name)] for one in (asked.of_steps(), idle_of_step([asked, asked], 0, 0))]  # fmt: skip
     check("\n".join(of_one), 1, within)
+
+
+def test_the_question_of_a_cause_is_of_all_its_places():
+    """Waits for the GPU with the host work that they expose are rows of one view, each asked for once; kernels are of another."""
+    wait, work = Idle("host_sync", "executor", ["forward"]), Idle("host_work", "executor", ["forward"])
+    gaps, kernels = of_both([wait, work, wait], ["gemm"]).splitlines()
+    both = [f"cause = '{one}' AND thread = 'executor' AND place IN ('forward')" for one in ("host_sync", "host_work")]  # fmt: skip
+    assert gaps == f"FROM aligned_gap WHERE {' OR '.join(both)};"
+    assert kernels == "FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, ['gemm']);"  # fmt: skip
 
 
 def test_kernels_with_hostile_names_are_compared_and_found_again(tmp_path):

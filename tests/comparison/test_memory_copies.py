@@ -11,7 +11,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import label, reduced
-from tracediff.comparison import cells
+from tracediff.comparison import cells, places
 from tracediff.execution.sides import Run, Side
 
 US = 1_000
@@ -52,6 +52,39 @@ def test_copies_of_pageable_memory_scatter_as_waits_do(pageable: bool, level: st
     arms = (0.01028, 0.01028) if not pageable else (1.1626, 0.5376)  # e^qs - 1 and 1 - e^-qs, q = 2.571
     low = 30 - (100**2 * arms[0] ** 2 + 130**2 * arms[1] ** 2) ** 0.5
     assert copy.ci_low_ns == pytest.approx(low * US, abs=0.3 * US)
+
+
+def test_a_copy_of_other_memory_differs_by_count_and_says_so_everywhere(tmp_path: Path):
+    """100 us of pinned memory become 400 of pageable: 400 e^-(2.571 x 0.3) - 100 = 85 us at least, 14 % of the step of 600."""
+    pinned, pageable = (
+        side(tmp_path, name, copy_us=us, pageable=name == "pageable")
+        for name, us in (("pinned", 100), ("pageable", 400))
+    )
+    result = compare(pinned, pageable)
+    (copy,) = [one for one in result.findings if one.cause == "memcpy"]
+    assert (copy.level, copy.facts.memory) == ("exact", ["pinned", "pageable"])
+    assert copy.title == "memcpy HtoD of pageable memory, pinned before: 1 per step"
+    assert "pinned memory" in copy.next
+    assert copy.ci_low_ns == pytest.approx(84.9 * US, abs=1.5 * US)
+    assert result.headline.why == "+300 us of it: memcpy HtoD of pageable memory, pinned before."
+    assert "memcpy HtoD 1 pinned -> 1 pageable" in result.headline.counts
+    (row,) = [one for one in result.kernels if one.category == "copy"]
+    assert (row.level, result.accounting.level["memcpy"]) == ("exact", "exact")
+    (back,) = [one for one in compare(pageable, pinned).findings if one.cause == "memcpy"]
+    assert back.title == "memcpy HtoD of pinned memory, pageable before: 1 per step" and not back.next
+    (same,) = [one for one in compare(pinned, pinned).structure if one.kind == "copies"] or [None]
+    assert same is None
+
+
+def test_a_category_is_as_sure_as_the_place_that_holds_most_of_it():
+    """The place holds 30 of the category's 31 us and is likely; of another kind, or of what may be nothing, no level is taken."""
+    layout = SimpleNamespace(kinds=["host_work", "gc", "host_work", "gc"])
+    rows = [places.Place("idle", (0,)), places.Place("idle", (1,)), places.Place("category", (2,)), places.Place("category", (3,))]  # fmt: skip
+    for clear, level in ((True, "likely"), (False, "within_noise")):
+        of = SimpleNamespace(delta=np.array([30.0, 2.0, 31.0, 40.0]), clear=np.array([clear] * 4))
+        levels = ["likely", "within_noise", "within_noise", "within_noise"]
+        places._as_most_of_it(layout, rows, of, levels)
+        assert levels == ["likely", "within_noise", level, "within_noise"]
 
 
 def test_a_copy_that_no_longer_runs_beside_kernels_takes_no_longer(tmp_path: Path):

@@ -11,7 +11,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.steps.test_timelines import PAIRS, column, result_of
 from tests.tiny import FIXTURES, label, one_gap
-from tracediff.comparison.evidence import Idle, ops_of_step
+from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.comparison.moments import Span, middle
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
@@ -46,7 +46,7 @@ def test_the_causes_of_a_tiny_step(tmp_path) -> None:
         ): 660,  # without the GIL's trace the wait is work of the host
         Idle("host_work", "detokenizer"): 0,
     }
-    found = answers(trace.write(tmp_path / "t.sqlite"), *(one.of_step(0, 0) for one in expected))
+    found = answers(trace.write(tmp_path / "t.sqlite"), *(idle_of_step([one], 0, 0) for one in expected))
     assert [sum(one["idle_ns"]) for one in found] == list(expected.values())
 
 
@@ -57,12 +57,14 @@ def test_a_wait_is_that_of_its_holder_and_of_the_holders_range(tmp_path) -> None
     trace.range(2, "serialize", 100, 360).range(3, "elsewhere", 700, 800)
     every, by_two = answers(
         trace.write(tmp_path / "t.sqlite"),
-        Idle("gil_wait", "executor").of_step(0, 0),
+        idle_of_step([Idle("gil_wait", "executor")], 0, 0),
         Idle("gil_wait", "executor", ["serialize"]).of_steps(),
     )
     assert sum(every["idle_ns"]) == 400 and by_two["idle_ns"].to_list() == [150]
     holder = every.filter(pl.col("idle_ns") == 250)["holder"].item()
-    (by_three,) = answers(tmp_path / "t.sqlite", Idle("gil_wait", "executor", holder=holder).of_step(0, 0))
+    (by_three,) = answers(
+        tmp_path / "t.sqlite", idle_of_step([Idle("gil_wait", "executor", holder=holder)], 0, 0)
+    )
     assert by_three["idle_ns"].to_list() == [250]
 
 
@@ -74,8 +76,8 @@ def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_pa
     trace.api(1, "cudaLaunchKernel", 900, 950, corr=2).kernel(2, 1000, 1100, name="third")
     waited, worked, second, other_grid = answers(
         trace.write(tmp_path / "t.sqlite"),
-        Idle("dependency", "executor").of_step(0, 0),
-        Idle("host_work", "executor").of_step(0, 0),
+        idle_of_step([Idle("dependency", "executor")], 0, 0),
+        idle_of_step([Idle("host_work", "executor")], 0, 0),
         ops_of_step([("second", "1,1,1")], 0, 0),
         ops_of_step([("second", "2,1,1")], 0, 0),
     )
@@ -103,8 +105,8 @@ def test_the_evidence_is_there_and_adds_up_to_the_cause_in_its_step(pair: str) -
     checked = set()
     with alone[0], alone[1], Tables(sides, events=False) as both:
         for finding in result.findings:
-            (answer,) = both.run(finding.evidence.query)
-            assert len(answer.frame), finding.evidence.query
+            answers = both.run(finding.evidence.query)
+            assert answers and all(len(one.frame) for one in answers), finding.evidence.query
             for moment in finding.evidence.moments:
                 if not moment.query:
                     assert moment.step_start_ns is None  # none of the steps that are compared

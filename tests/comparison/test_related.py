@@ -54,7 +54,7 @@ def judged(of: Measured, number: int):
 def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more) -> Candidate:
     where = more.pop("where", Where(range="[Executor] _forward_step", thread="executor"))
     facts = more.pop("facts", FindingFacts())
-    return Candidate(cause, where, judged, "", facts, level=level, explained=judged.score, **more)
+    return Candidate(cause, where, judged, facts, level=level, explained=judged.score, **more)
 
 
 def of_typical(*counts: LaunchCounts, apis: Sequence[ApiRow] = ()) -> Launch:
@@ -104,6 +104,17 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
     first, *others = with_synchronisation(rows, syncs(9, 8))
     assert first.judged.delta == pytest.approx(-50 * US) and len(others) == 3
     assert with_synchronisation(rows, syncs(9, 9)) == rows
+
+
+def test_calls_of_a_function_for_those_of_another_are_counted_together():
+    """9 cudaStreamSynchronize go and 1 cudaEventSynchronize comes: 9 -> 1; 3 of another function stay as they are."""
+    (wait,) = places([110], [10])
+    counts = syncs(
+        12, 4, cudaStreamSynchronize=(9, 0), cudaEventSynchronize=(0, 1), cudaDeviceSynchronize=(3, 3)
+    )
+    here = candidate(wait, "host_sync", where=Where(range="forward", api="cudaStreamSynchronize"))
+    (one,) = with_synchronisation([here], counts)
+    assert (one.count, one.where.api) == ((9, 1), None)
 
 
 def test_calls_are_counted_of_the_function_that_is_named():
@@ -275,9 +286,9 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         # 2 launches come to 5: more of b where it takes longer, another time of a kernel where it does not
         ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_added", "b", (2, 5))),
         ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", "a", (2, 5))),
-        # of what went, the counts of all; what is only gone keeps its own
+        # of what went, the counts of all
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", "ab", (600, 4))),
-        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", "ab", (1, 0))),
+        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", "ab", (601, 0))),
     ],
 )  # fmt: skip
 def test_kernels_that_changed_together_have_the_counts_of_all(cause, after, rows, said):

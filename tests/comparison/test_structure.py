@@ -131,7 +131,12 @@ CASES = {
     "pinned memory no more": (
         [kernel(), copy(64, "pinned")],
         [kernel(), copy(64, "pageable")],
-        [("copies", "[memcpy HtoD]", 0, 1), ("copies", "[memcpy HtoD]", 1, 0)],
+        [("copies", "[memcpy HtoD]", 1, 1)],
+    ),
+    "two copies of pinned memory for one of pageable, beside one of pageable on both sides": (
+        [kernel(), copy(64, "pageable"), copy(64, "pinned")],
+        [kernel(), copy(64, "pageable"), copy(64, "pageable")],
+        [("copies", "[memcpy HtoD]", 1, 2), ("copies", "[memcpy HtoD]", 1, 0)],
     ),
     "larger copies": (
         [kernel(), copy(64, "pinned")],
@@ -169,17 +174,17 @@ def test_each_kind_of_count(case, tmp_path):
 
 
 def test_what_a_row_says_besides(tmp_path):
-    one, two, *_ = rows(tmp_path, [kernel(), copy(64, "pinned")], [kernel(), copy(256, "pageable")])
+    one, *_ = rows(tmp_path, [kernel(), copy(64, "pinned")], [kernel(), copy(256, "pageable")])
     # 12 whole steps, without the first, in which the kernel is new
     assert (one.baseline_steps, one.candidate_steps, one.certain, one.baseline_any, one.candidate_any) == (
         11,
         11,
         True,
-        0,
+        11,
         11,
     )
-    assert (one.memory, one.baseline_bytes, one.candidate_bytes) == ("pageable", 0, 256)
-    assert (two.memory, two.baseline_bytes, two.candidate_bytes) == ("pinned", 64, 0)
+    assert (one.baseline_values, one.baseline_bytes) == (["pinned"], 64)
+    assert (one.candidate_values, one.candidate_bytes, one.memory) == (["pageable"], 256, "")
 
 
 def test_kernels_of_a_range_and_of_all(tmp_path):

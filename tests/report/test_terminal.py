@@ -228,9 +228,9 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     assert "2 smaller ones, which may be noise, are in the HTML report and the JSON" in text
 
 
-@pytest.mark.parametrize(("half", "said"), [(3_000.0, "not certain"), (30_000.0, "may be noise")])
-def test_an_estimate_beyond_its_own_interval_is_not_called_noise(half: float, said: str) -> None:
-    """+20 ± 3 us, one of many places: it may be so by chance, but 0 is not in it. 20 us are 1.9 % of the step."""
+@pytest.mark.parametrize("half", [3_000.0, 30_000.0])
+def test_a_cause_has_one_level_whatever_its_interval(half: float) -> None:
+    """+20 ± 3 us, one of many places: it may be so by chance. 20 us are 1.9 % of the step."""
     whole = sample.full()
     (one, *_) = [one for one in whole.findings if one.level == "within_noise"]
     one = msgspec.structs.replace(
@@ -238,7 +238,7 @@ def test_an_estimate_beyond_its_own_interval_is_not_called_noise(half: float, sa
     )
     raw = io.StringIO()
     render_terminal(msgspec.structs.replace(whole, findings=[one]), Console(file=raw, width=200), top=10)
-    assert f" us per generation step; {said}; " in raw.getvalue()
+    assert " us per generation step; may be noise; " in raw.getvalue()
 
 
 def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:

@@ -108,8 +108,8 @@ class Layout:
     idle_rows: pl.DataFrame
     layers: list[int] = field(default_factory=list)
     layer_kinds: list[int] = field(default_factory=list)  # in the order of their names
-    # cells with copies of pageable memory, which waits for the host -> the part of them that is of such
-    pageable: dict[int, float] = field(default_factory=dict)
+    # cells with copies of pageable memory, which waits for the host -> the part of them that is of such, on each side
+    pageable: dict[int, Floats] = field(default_factory=dict)
 
     @cached_property
     def sums(self) -> dict[int, list[int]]:
@@ -401,7 +401,7 @@ def _usual(layout: Layout, loose: npt.NDArray[np.bool_], *, few: bool) -> Floats
 
 def _seen(frame: Frame, table: CellSums, phase: PhaseSteps) -> tuple[Floats, Floats]:
     """The part of the steps of each side that have a cell at all, (sides, cells); and how many steps these are, (sides,)."""
-    inside = phase.rest + phase.start > 0
+    inside = phase.inside
     side = frame.steps["side"].to_numpy()
     mine = inside[table.merged.step]
     at = side[table.merged.step[mine]] * table.cells + table.merged.cell[mine]
@@ -544,13 +544,17 @@ def cell_table(
     return values, layout
 
 
-def _pageable(kernels: KernelCells, first: int, category: int) -> dict[int, float]:
+def _pageable(kernels: KernelCells, first: int, category: int) -> dict[int, Floats]:
     """See `Layout.pageable`: rows of copies, and all exposed copies by their time. `first`: of the kernel rows."""
-    part = kernels.pageable
-    shares = (kernels.walls - kernels.hidden).sum(axis=1)
-    copies = shares[np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)].sum()
-    rows = {first + int(row): float(part[row]) for row in np.flatnonzero(part)}
-    return rows | {category: float((shares * part).sum() / copies)} if rows and copies > 0 else rows
+    pageable, every = np.zeros((len(kernels.rows), 2)), np.zeros((len(kernels.rows), 2))
+    for (_, row, side), sizes in kernels.copied.items():
+        pageable[row, side] += sizes.get("pageable", 0)
+        every[row, side] += sum(sizes.values())
+    part = pageable / np.maximum(every, 1.0)
+    shares = kernels.walls - kernels.hidden
+    copies = shares[np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)].sum(axis=0)
+    rows = {first + row: part[row] for row in np.flatnonzero(part.any(axis=1)).tolist()}
+    return rows | {category: (shares * part).sum(axis=0) / np.maximum(copies, 1.0)} if rows else rows
 
 
 def observable(side: Side, with_gil: bool) -> set[str]:

@@ -56,6 +56,7 @@ from tracediff.comparison.places import Judged, compared_layers, judge, kernel_p
 from tracediff.comparison.structure import structure
 from tracediff.comparison.verdict import (
     decide,
+    first_of,
     gpu_change,
     judge_phases,
     launched,
@@ -117,6 +118,7 @@ def compare(
     gpu = gpu_change(measured) if same else None
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
     facts = replace(facts, same_work=same, rung=rung)
+    spoken = spoken_of(measured, verdicts, facts)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))
     accounting = _accounting(measured, measured.whole, judged.level_of_category)
     if facts.basis == "gpu":
@@ -136,17 +138,14 @@ def compare(
     gaps, gaps_left_out = tables.gap_rows(standardised)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
-    places, places_left_out = place_rows(
-        measured,
-        judged,
-        {one.steps.phase: spoken_of(one, verdicts[one.steps.phase]) for one in measured.phases},
-    )
+    places, places_left_out = place_rows(measured, judged, spoken)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     counted = structure(sides, frame)
-    findings = find(measured, judged, facts, launch, ranks, system, steps_mix, strata, counted)
+    first = first_of(measured, spoken, facts)
+    findings = find(measured, judged, first, launch, ranks, system, steps_mix, strata, counted)
     facts = launched(facts, launch, findings)
-    observed = observe(measured, facts, findings)
+    observed = observe(measured, first, facts, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
 
@@ -206,7 +205,9 @@ def compare(
         verdict_facts=facts,
         observed=observed,
         step=step,
-        phases=_of_phases(measured, judged, phases_of(measured, tables.phases(standardised), verdicts)),
+        phases=_of_phases(
+            measured, judged, phases_of(measured, tables.phases(standardised), verdicts, spoken)
+        ),
         accounting=accounting,
         mix=steps_mix,
         findings=findings,

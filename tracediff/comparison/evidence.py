@@ -34,24 +34,21 @@ class Idle:
     copies: bool | None = None
     with_gil: bool = True
 
-    def of_both(self) -> str:
-        """What both sides have of it per step."""
+    def among_both(self) -> tuple[str, str]:
+        """The view that has both sides, and which of its rows."""
         if self.cause == "gc":
-            return f"FROM aligned_gc WHERE thread = {quoted(self.thread)};"
+            return "aligned_gc", f"thread = {quoted(self.thread)}"
         if self.cause == "gil_wait":
-            return f"FROM aligned_gil_pair WHERE waiter = {quoted(self.thread)} AND holder = {quoted(self.holder)};"
+            return "aligned_gil_pair", f"waiter = {quoted(self.thread)} AND holder = {quoted(self.holder)}"
         tests = [f"cause = {quoted(self.cause)}", f"thread = {quoted(self.thread)}"]
-        return f"FROM aligned_gap WHERE {_all(tests, 'place', self.places)};"
+        return "aligned_gap", _all(tests, "place", self.places)
 
     def of_steps(self) -> str:
         """The steps of one side that have most of it."""
-        return f"SELECT {_IDLE} WHERE {self._where()} ORDER BY idle_ns DESC LIMIT 20;"
+        return f"SELECT {_IDLE} WHERE {self.where()} ORDER BY idle_ns DESC LIMIT 20;"
 
-    def of_step(self, start_ns: int, device: int) -> str:
-        """What it has in the step that begins at an instant."""
-        return _IN_STEP.format(begin=start_ns, device=device, where=self._where("i."))
-
-    def _where(self, of: str = "") -> str:
+    def where(self, of: str = "") -> str:
+        """Which rows of `idle`; `of`: what their columns are called by."""
         cause = "cause" if self.with_gil else "cause_no_gil"
         tests = [f"{of}{cause} = {quoted(self.cause)}", f"{of}thread = {quoted(self.thread)}"]
         if self.holder:
@@ -68,10 +65,26 @@ def _all(tests: Sequence[str], column: str, values: Sequence[str]) -> str:
     return " AND ".join([*tests, *among])
 
 
+def of_both(idle: Sequence[Idle], names: Sequence[str]) -> str:
+    """What both sides have per step of some idle time and of some kernels: a question to each view, each row in it once."""
+    views: dict[str, dict[str, None]] = {}
+    for view, rows in (one.among_both() for one in idle):
+        views.setdefault(view, {})[rows] = None
+    asked = [f"FROM {view} WHERE {' OR '.join(rows)};" for view, rows in views.items()]
+    return "\n".join([*asked, *([kernels_of_both(names)] if names else [])])
+
+
 def kernels_of_both(names: Sequence[str]) -> str:
     """The rows of the kernel table with one of these names."""
     wanted = ", ".join(map(quoted, names[:_MOST_OPS]))
     return f"FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
+
+
+def idle_of_step(idle: Sequence[Idle], start_ns: int, device: int) -> str:
+    """What some idle time has in the step that begins at an instant."""
+    rows = [one.where("i.") for one in idle]
+    where = rows[0] if len(rows) == 1 else f"({' OR '.join(rows)})"
+    return _IN_STEP.format(begin=start_ns, device=device, where=where)
 
 
 def ops_of_step(ops: Sequence[tuple[str, str]], start_ns: int, device: int) -> str:

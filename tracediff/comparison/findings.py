@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 
 from tracediff.comparison.candidates import SIDES, Candidate, Describe, RankSize, replacement
-from tracediff.comparison.cells import Measured, PartName
+from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
-from tracediff.comparison.evidence import MIX
+from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.places import (
     LEVELS,
     MATERIAL,
@@ -35,7 +35,6 @@ from tracediff.comparison.places import (
     Judgement,
     joined,
 )
-from tracediff.comparison.verdict import first_of
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
 from tracediff.model import (
@@ -61,7 +60,6 @@ from tracediff.model import (
     StructureRow,
     System,
     ThreadRow,
-    VerdictFacts,
     WaitFact,
     Where,
 )
@@ -136,6 +134,8 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         parts=tuple(parts),
         explained=max(judged.score, main.explained),
         differs=any(one.differs for one in (main, *own)),
+        idle=tuple(asked for one in (main, *own, *followers) for asked in one.idle),
+        ops=main.ops.union(*(one.ops for one in (*own, *followers))),
         names=main.names.union(*(one.names for one in own)),
         leading=main.leading.union(*(one.leading for one in own)),
         key=main.key or main.judged.place,
@@ -260,7 +260,9 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         )
     )
     if one.cause not in _NAMING:
-        return replace(one, count=(before, after)) if before and after else one
+        both = before and after  # together they are neither new nor gone
+        facts = msgspec.structs.replace(one.facts, match="") if both else one.facts
+        return replace(one, count=(before, after), facts=facts)
     more = after - before if one.cause == "kernel_split" else before - after
     if more > 0:
         return replace(one, count=(before, after))
@@ -463,9 +465,12 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             and one.judged.delta * main.judged.delta > 0
             and abs(one.judged.delta) <= most
         ]
-        changed = [api for api in calls if _changed_calls(calls, api, after - before)]
-        api = main.where.api or (changed[0] if len(changed) == 1 else None)
-        count = calls.get(api or "", (before, after))
+        changed = [api for api, (one, other) in calls.items() if abs(other - one) >= 0.5]
+        api = changed[0] if len(changed) == 1 else None
+        one, other = (
+            zip(*(calls[name] for name in changed), strict=True) if changed else ((before,), (after,))
+        )
+        count = sum(one), sum(other)
         # calls are counted by function, not by place: the waits of the place are its calls where as many came or went
         if main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < 0.5:
             count = main.count
@@ -597,14 +602,14 @@ def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) ->
 def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Candidate]:
     """One candidate for each cause: in the step of the first sentence where it is as sure there, else where it explains most."""
     # what belongs to a cause in the typical step does so in the mean and in rare steps of the phase
-    known = {
-        (one.phase, place): one.key
-        for one in sorted(candidates, key=order, reverse=True)
-        for place in (*one.own, *one.follow)
-    }
+    least_first = sorted(candidates, key=order, reverse=True)
+    own = {(one.phase, place): one.key for one in least_first for place in one.own}
+    follow = {(one.phase, place): one.key for one in least_first for place in one.follow}
     by_cause: dict[Any, dict[tuple[str, PartName], list[Candidate]]] = {}
     for one in candidates:
-        key = one.key or known.get((one.phase, one.judged.place), one.judged.place)
+        at = one.phase, one.judged.place
+        # what may not have moved there follows from nothing
+        key = one.key or own.get(at) or (follow.get(at) if one.moved else None) or one.judged.place
         by_cause.setdefault(key, {}).setdefault((one.phase, one.judged.part), []).append(one)
     out = []
     for parts in by_cause.values():
@@ -638,8 +643,9 @@ def _as_typical(rows: Sequence[Candidate], typical: Sequence[Candidate]) -> Cand
     if any(one.facts.rare for one in rows):
         return whole
     return replace(
-        model, judged=whole.judged, level=whole.level, parts=whole.parts, explained=whole.explained
-    )
+        model, judged=whole.judged, level=whole.level, parts=whole.parts, explained=whole.explained, idle=whole.idle,
+        ops=whole.ops,
+    )  # fmt: skip
 
 
 # Findings: one cause each, ranked by the time that its interval leaves where it is more than noise.
@@ -654,7 +660,7 @@ _MOST = 60  # findings
 def find(
     measured: Measured,
     judged: Judged,
-    facts: VerdictFacts,
+    first: tuple[PhaseCells, Part] | None,
     launch: Launch,
     ranks: list[RankRow],
     system: System | None,
@@ -662,7 +668,7 @@ def find(
     strata: Strata,
     structure: Sequence[StructureRow],
 ) -> list[Finding]:
-    """All findings in order. `facts`: of the verdict, whose phase leads."""
+    """All findings in order. `first`: the phase and the part of it that the first sentence is of."""
     describe = Describe(measured)
     candidates = [
         describe(one)
@@ -670,7 +676,6 @@ def find(
         if (measured.frame.once or not np.isnan(one.q) or one.level == "exact")
         and (_material(one) or describe.differs(one))
     ]
-    first = first_of(measured, facts)
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
     found = related(beside_other_work(candidates, structure), launch, structure, spoken)
     causes = in_graphs(loading_code(found, structure), structure)
@@ -705,7 +710,11 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         title="",
         where=one.where,
         evidence=FindingEvidence(
-            one.query, one.moments, size.baseline_runs, size.candidate_runs, *(one.count or (None, None))
+            of_both(one.idle, sorted(one.ops)),
+            one.moments,
+            size.baseline_runs,
+            size.candidate_runs,
+            *(one.count or (None, None)),
         ),
         next="",
         level=one.level,

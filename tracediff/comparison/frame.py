@@ -68,10 +68,15 @@ class PhaseSteps:
     judged: bool
     repeated: bool
     steady: bool
-    steps: tuple[int, ...]  # with a weight among the typical ones, a side
+    steps: tuple[int, ...] = ()  # that are compared, a side
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
     )
+
+    @cached_property
+    def inside(self) -> Bools:
+        """The steps that are compared, starts among them."""
+        return np.asarray(self.rest + self.start > 0)
 
     @cached_property
     def mean(self) -> Floats:
@@ -321,7 +326,7 @@ def build_frame(
             fix="run both sides with the same requests, or capture a longer window",
             exit_code=4,
         )
-    compared = np.any([one.rest + one.start > 0 for one in phases], axis=0)
+    compared = np.any([one.inside for one in phases], axis=0)
     _every_run(frame, compared)
     frame.phases = _with_shares(frame, phases, compared)
     return frame
@@ -405,7 +410,6 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
         judged=judged,
         repeated=repeated,
         steady=_steady(every, typical & (side < 2), options["ops"]),
-        steps=tuple(int(((typical_weight > 0) & (side == one)).sum()) for one in range(len(frame.runs))),
         load=_load(frame, every, typical_weight, options["requests"]) if len(sides) > 1 else None,
     )
     return found, notes
@@ -481,9 +485,9 @@ def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> lis
 
     out = []
     for one in phases:
-        inside = one.rest + one.start > 0
-        start = part(one.start > 0, inside) if (one.start > 0).any() else 0.0
-        out.append(replace(one, share=part(inside, compared), start_share=start))
+        start = part(one.start > 0, one.inside) if (one.start > 0).any() else 0.0
+        steps = tuple(np.bincount(side[one.inside], minlength=len(frame.runs)).tolist())
+        out.append(replace(one, share=part(one.inside, compared), start_share=start, steps=steps))
     return out
 
 

@@ -60,9 +60,8 @@ class KernelCells:
     # name, grid, block -> registers, shared
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
     of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
-    pageable: (
-        Floats  # of each row the part of its copies that is of pageable memory, which waits for the host
-    )
+    # phase, row, side -> kind of host memory -> bytes of the row's copies in all steps of the phase, the most first
+    copied: dict[tuple[str, int, int], dict[str, int]]
 
     @property
     def rows(self) -> list[Match]:
@@ -137,7 +136,8 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     counted = pl.DataFrame({
         "step": code // size, "item": code % size, "count": np.round(float_sum_by(position, len(code), count), 6),
     }).with_columns(bytes=0)  # fmt: skip
-    facts = {one.phase: _facts(frame, one, counted, size) for one in frame.phases}
+    by_memory, copied = _by_memory(sides[:2], frame, matching.rows)
+    facts = {one.phase: _facts(frame, one, counted, by_memory, size) for one in frame.phases}
     return KernelCells(
         matching,
         [_kind(match) for match in matching.rows],
@@ -162,38 +162,58 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
             for found in part.keys.iter_rows(named=True)
         },
         _of_names(sides[:2], matching, frame),
-        _pageable(sides, matching.rows),
+        copied,
     )
 
 
-def _pageable(sides: Sequence[Side], rows: Sequence[Match]) -> Floats:
-    """Of each row of copies the part of their bytes, in all captures, that is of pageable memory."""
-    copied: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for *_, part in parts_of(sides):
-        what = (
-            part.counted.with_row_index("what")
-            .with_columns(pl.col("what").cast(pl.Int64))
-            .filter(kind="copies")
-        )
-        sums = what.join(part.counts.group_by("what").agg(pl.col("bytes").sum()), on="what")
-        for name, memory, size in sums.select("name", "memory", "bytes").iter_rows():
-            copied[name][0] += size if memory == "pageable" else 0
-            copied[name][1] += size
-    names = [(*row.baseline, *row.candidate)[0].name for row in rows]
-    return np.array(
-        [copied[name][0] / copied[name][1] if name in copied and copied[name][1] else 0.0 for name in names]
+def _by_memory(
+    sides: Sequence[Side], frame: Frame, rows: Sequence[Match]
+) -> tuple[pl.DataFrame, dict[tuple[str, int, int], dict[str, int]]]:
+    """Copies by the host memory that they read or write: step, row, memory, count; and `KernelCells.copied`."""
+    of_name = {
+        name: number
+        for number, row in enumerate(rows)
+        if len(names := {op.name for op in (*row.baseline, *row.candidate)}) == 1
+        for name in names
+    }
+    number = pl.DataFrame(
+        {"name": list(of_name), "row": list(of_name.values())}, schema={"name": pl.String, "row": pl.Int64}
     )
+    found = []
+    for *place, part in parts_of(sides):
+        what = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="copies")
+        mine = part.counts.join(what.filter(pl.col("memory") != "").join(number, on="name"), on="what")
+        found.append(tagged(mine.select("period", "row", "memory", "count", "bytes"), *place))
+    every = pl.concat(found)
+    every = every.with_columns(step=pl.Series(frame.index.rows(every))).filter(pl.col("step") >= 0)
+    every = every.with_columns(phase=frame.steps["phase"].gather(every["step"]))
+    copied: dict[tuple[str, int, int], dict[str, int]] = defaultdict(dict)
+    sums = every.group_by("phase", "row", "side", "memory").agg(pl.col("bytes").sum())
+    for phase, row, side, memory, size in sums.sort("bytes", "memory", descending=[True, False]).iter_rows():
+        copied[phase, row, side][memory] = size
+    return every, dict(copied)
 
 
 def _facts(
-    frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, size: int
+    frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, by_memory: pl.DataFrame, size: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Rows whose count differs, and those of which that is certain; `counted`: see comparison/held.py."""
+    """Rows whose count differs, in all or of copies by their memory, and those of which that is certain.
+
+    `counted`: see comparison/held.py; an item is a row.
+    """
     nothing = np.zeros(size, np.bool_)
     if len(frame.runs) < 2:
         return nothing, nothing
-    found = held(frame, phase, counted, size)
-    return (found.differs, found.certain) if found else (nothing, nothing)
+    kinds = by_memory.select("row", "memory").unique().sort("row", "memory").with_row_index("item", size)
+    copies = by_memory.join(kinds.cast({"item": pl.Int64}), on=["row", "memory"])
+    own = copies.select("step", "item", pl.col("count").cast(pl.Float64), bytes=pl.lit(0))
+    found = held(frame, phase, pl.concat([counted, own], how="vertical_relaxed"), size + len(kinds))
+    if found is None:
+        return nothing, nothing
+    differs, certain = found.differs[:size], found.certain[:size]
+    for rows, own in ((differs, found.differs), (certain, found.certain)):
+        rows[kinds["row"].to_numpy()[own[size:]]] = True
+    return differs, certain
 
 
 def _kind(match: Match) -> str:

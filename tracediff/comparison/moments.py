@@ -14,11 +14,12 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
-from tracediff.comparison.candidates import SIDES, kernel_text
+from tracediff.comparison.candidates import SIDES, far_more, kernel_text
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
-from tracediff.comparison.evidence import Idle, ops_of_step
+from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
 from tracediff.model.causes import IDLE
+from tracediff.stats.workload import stop_of
 from tracediff.steps.sample import joined, merge_lane
 from tracediff.steps.timelines import StepWriter
 
@@ -33,11 +34,15 @@ Bools = npt.NDArray[np.bool_]
 
 
 class _Place(NamedTuple):
-    """What the events of a cause are: idle time of some keys, or ops of some rows of the matching."""
+    """What the events of a cause are: idle time of some keys, or ops of some rows of the matching.
+
+    whole: of idle time, also the keys of what follows from it.
+    """
 
     cause: str
     keys: list[tuple[int, IdleKey]]
     rows: list[int]
+    whole: list[tuple[int, IdleKey]]
 
 
 class Span(NamedTuple):
@@ -124,10 +129,11 @@ class _Finder:
             alike = [other for other in named if other.cause == one.cause]
             keys = [key for other in alike for key in self._keys(other)] if one.cause in IDLE else []
             if keys:
-                return _Place(one.cause, list(dict.fromkeys(keys)), [])
+                every = [key for other in [*named[:1], *finding.parts] for key in self._keys(other)]
+                return _Place(one.cause, list(dict.fromkeys(keys)), [], list(dict.fromkeys(every)))
             if self._texts.get(one.where.kernel or ""):
                 rows = [row for other in named for row in self._texts.get(other.where.kernel or "", [])]
-                return _Place(one.cause, [], list(dict.fromkeys(rows)))
+                return _Place(one.cause, [], list(dict.fromkeys(rows)), [])
         return None
 
     def _keys(self, one: Finding | FindingPart) -> list[tuple[int, IdleKey]]:
@@ -146,7 +152,7 @@ class _Finder:
     def _spent(self, place: _Place) -> Floats:
         """What every step has of the place, ns."""
         out = np.zeros(len(self._steps))
-        idle = self._m.layout.idle_rows.filter(pl.col("cell").is_in([cell for cell, _ in place.keys]))
+        idle = self._m.layout.idle_rows.filter(pl.col("cell").is_in([cell for cell, _ in place.whole]))
         np.add.at(out, idle["step"].to_numpy(), idle["ns"].to_numpy())
         if place.rows:
             values = self._m.kernels.values.filter(pl.col("row").is_in(place.rows), pl.col("side") < 2)
@@ -191,8 +197,8 @@ class _Finder:
         mine &= self._rank == self._most_changed(mean, spent, lead, mine)
         if _in_rare_steps(finding):
             usual = self._mean(spent, typical * mine)
-            far = usual + max(10_000.0, 0.5 * usual, 0.02 * phase.step_ns)
-            return self._nearest(mine & (spent > far), spent)
+            more = np.where(mine, spent - usual, 0.0)
+            return self._nearest(more >= stop_of(more, far_more(np.array(usual), phase.step_ns)), spent)
         found = self._nearest(mine & (typical > 0) & (spent > 0), spent)
         return self._nearest(mine & (spent > 0), spent) if found is None else found
 
@@ -410,11 +416,16 @@ class _Finder:
             own = [op for row in rows for op in (row.candidate if scene.side else row.baseline)]
             own = own or [op for row in rows for op in (*row.baseline, *row.candidate)]
             return ops_of_step(scene.names or tuple(dict.fromkeys((op.name, op.grid) for op in own)), *at)
-        key = place.keys[0][1]
-        places = sorted({one.where for _, one in place.keys})
-        copies = {one.copy for _, one in place.keys}
-        only = key.copy if len(copies) == 1 else None
-        return Idle(key.cause, key.thread, places, key.holder, only, self._m.with_gil).of_step(*at)
+        asked: dict[tuple[str, str, str], set[IdleKey]] = {}
+        for _, key in place.whole:
+            asked.setdefault((key.cause, key.thread, key.holder), set()).add(key)
+        idle = []
+        for (cause, thread, holder), keys in asked.items():
+            copies = {one.copy for one in keys}
+            only = copies.pop() if len(copies) == 1 else None
+            places = sorted({one.where for one in keys})
+            idle.append(Idle(cause, thread, places, holder, only, self._m.with_gil))
+        return idle_of_step(idle, *at)
 
 
 def _in_rare_steps(finding: Finding) -> bool:

@@ -10,23 +10,27 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
-from tracediff.comparison.cells import STEP, Measured, PhaseCells
+from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import SURE
-from tracediff.comparison.verdict import LEAST, first_of
+from tracediff.comparison.verdict import LEAST
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
-from tracediff.stats.workload import half_in_longer
+from tracediff.stats.workload import stop_of
 
 _SMALL = 0.1  # of the change: a smaller part explains nothing of it
 _REST, _MOST = 0.2, 3  # of the change that may stay without a cause, and parts
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
 
-def observe(measured: Measured, facts: VerdictFacts, findings: Sequence[Finding]) -> Observed:
+def observe(
+    measured: Measured,
+    first: tuple[PhaseCells, Part] | None,
+    facts: VerdictFacts,
+    findings: Sequence[Finding],
+) -> Observed:
     """The change of the phase that the verdict rests on, in its typical step or in its mean."""
-    first = first_of(measured, facts)
     if first is None:
         return NOTHING
     one, part = first
@@ -102,16 +106,17 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     usual = np.array([typical.baseline[STEP], typical.candidate[STEP]])
     here, there = (np.flatnonzero(inside & (side == number)) for number in (at, 1 - at))
     more = ns[here] - usual[at]
-    least = _least(more, float(usual[at]))
-    if least is None:
-        return None
+    least = _stop_of(more, float(usual[at]))
     chosen = more >= least
+    if not chosen.any():
+        return None
     others = int((ns[there] - usual[1 - at] >= least).sum())
     if others / max(len(there), 1) * _LIKE > chosen.mean():
         return None
     every = _period(frame.steps, inside, here[chosen])
+    total, other_total = one.steps.steps[at], one.steps.steps[1 - at]
     return Stops(
-        SIDES[at], int(chosen.sum()), len(here), others, len(there), every, float(np.median(more[chosen]))
+        SIDES[at], int(chosen.sum()), total, others, other_total, every, float(np.median(more[chosen]))
     )
 
 
@@ -123,22 +128,19 @@ def stops_of_one(steps: pl.DataFrame) -> Stops | None:
     ns = steps["ns"].to_numpy().astype(np.float64)[inside]
     usual = float(np.median(ns)) if len(ns) else 0.0
     more = ns - usual
-    least = _least(more, usual)
-    if least is None:
+    chosen = more >= _stop_of(more, usual)
+    if not chosen.any():
         return None
-    chosen = more >= least
     every = _period(steps, inside, np.flatnonzero(inside)[chosen])
     return Stops("baseline", int(chosen.sum()), len(ns), 0, 0, every, float(np.median(more[chosen])))
 
 
-def _least(more: Floats, usual: float) -> float | None:
-    """How much more than the usual step one takes at least that stops; None where none does, many do, or the long ones have no likeness."""
-    far = np.where(more > _FAR * usual, more, 0.0)
-    if not far.any():
-        return None
-    least = 0.5 * half_in_longer(far)
+def _stop_of(more: Floats, usual: float) -> float:
+    """`stop_of`; infinite where many steps stop, or the long ones have no likeness."""
+    least = stop_of(more, _FAR * usual)
     chosen = more >= least
-    return None if chosen.mean() > _OFTEN or more[chosen].sum() < _OF_FAR * far.sum() else least
+    alike = more[chosen].sum() >= _OF_FAR * more[more > _FAR * usual].sum()
+    return least if alike and chosen.mean() <= _OFTEN else np.inf
 
 
 def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:

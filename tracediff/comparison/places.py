@@ -137,9 +137,12 @@ def judge(
     rows = []
     first = 0
     for phase, part, of in found:
-        own = q[first : first + len(places)]
         sure = (phase.steps.phase, part.name) in moved
-        levels = _levels(measured, places, phase, part, of, own, moved=sure)
+        own = q[first : first + len(places)]
+        if sure:  # which place most of the step's change is in, is one question, and not one a place
+            step = float(part.estimate.delta[STEP])
+            own = np.where(of.delta * np.sign(step) > MOSTLY * abs(step), np.minimum(own, of.p), own)
+        levels = _levels(measured, places, phase, part, of, own)
         rows += [
             Judgement(
                 place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.low[at]),
@@ -194,17 +197,12 @@ def _levels(
     part: Part,
     of: Estimate,
     q: Floats,
-    *,
-    moved: bool,
 ) -> list[Evidence]:
-    """`moved`: the step surely changed. Which place most of that is in, is one question, and not one a place."""
     levels: list[Evidence] = ["within_noise"] * len(places)
     if not measured.tested(phase):
         return levels
     beyond = of.near >= SURELY * phase.step_ns
-    step = float(part.estimate.delta[STEP])
-    main = moved & beyond & (of.p < ALPHA) & (of.delta * np.sign(step) > MOSTLY * abs(step))
-    passed = np.flatnonzero(beyond & (q < ALPHA) | main & ~np.isnan(q))  # nan compares false
+    passed = np.flatnonzero(beyond & (q < ALPHA))  # nan compares false
     sure: dict[int, bool] = {}
     dealt = part.dealt() if phase.steps.judged else None
     if dealt is not None and len(passed):
@@ -218,7 +216,18 @@ def _levels(
         for at, place in enumerate(places):
             if place.kind == "kernels" and any(certain[cell - first] for cell in place.cells):
                 levels[at] = "exact"
+    _as_most_of_it(measured.layout, places, of, levels)
     return levels
+
+
+def _as_most_of_it(layout: Layout, places: Sequence[Place], of: Estimate, levels: list[Evidence]) -> None:
+    """A category whose interval leaves out 0 is as sure as the place that holds most of its change."""
+    kinds = [layout.kinds[place.cells[0]] for place in places]
+    for at, place in enumerate(places):
+        if place.kind == "category" and of.clear[at]:
+            most = np.flatnonzero(of.delta * np.sign(of.delta[at]) > MOSTLY * abs(of.delta[at])).tolist()
+            mine = [levels[one] for one in most if kinds[one] == kinds[at]]
+            levels[at] = min(mine, key=LEVELS.index)  # itself among them
 
 
 # Idle time by place, kernels by phase and time by layer as rows of the result; measures of one of them are taken from these.

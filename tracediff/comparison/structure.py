@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ _ORDER = (
     "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "synchronisations", "code_loads", "collections", "copies",
     "graph_instantiations", "allocations", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
+_BACKENDS = ("attention", "moe")
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -97,8 +98,13 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
 
 
 def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
+    """Another attention or MoE kernel is another backend, which says as much as another data type."""
     change = abs(row.candidate - row.baseline)
-    return _ORDER.index(row.kind), -change, row.range, row.name, row.thread, row.memory
+    backend = (
+        row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
+    )
+    kind = "dtype" if backend else row.kind
+    return _ORDER.index(kind), -change, row.range, row.name, row.thread, row.memory
 
 
 # What is counted, of both sides.
@@ -214,6 +220,9 @@ def _function(api: str, kind: str) -> str:
 # The rows.
 
 
+_Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a kind and what else is known
+
+
 def _rows_of(
     sides: Sequence[Side], frame: Frame, phase: str, seen: _Seen, held: Held
 ) -> Iterator[StructureRow]:
@@ -253,10 +262,9 @@ def _rows_of(
         elif item.kind == "kernels":
             where = seen.items[all_in[0]].name if all_in else ""
             yield row(at, "kernels", range=where, whole=bool(all_in))
-        elif item.kind == "copies":
-            yield row(at, "copies", **_bytes(held, at))
-        else:
+        elif item.kind != "copies":
             yield row(at, item.kind)
+    yield from _copies(held, seen, [at for at in changed if seen.items[at].kind == "copies"], row)
     if not frame.once:  # grids and bytes are those of the requests that happened to be captured
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
             yield row(at, "copies", **_bytes(held, at))
@@ -301,6 +309,26 @@ def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     )
 
 
+def _copies(held: Held, seen: _Seen, changed: Sequence[int], row: _Made) -> Iterator[StructureRow]:
+    """Copies that came or went; one row for those of one memory that came where those of another went."""
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for at in changed:
+        by_name[seen.items[at].name].append(at)
+    for every in by_name.values():
+        went = [at for at in every if not held.after[at]]
+        came = [at for at in every if not held.before[at]]
+        if len(went) == len(came) == 1:
+            (one,), (other,) = went, came
+            yield row(
+                one, "copies", memory="", candidate=float(held.after[other]), candidate_any=int(held.any[1, other]),
+                baseline_bytes=float(held.bytes[0, one]), candidate_bytes=float(held.bytes[1, other]),
+                baseline_values=[seen.items[one].memory], candidate_values=[seen.items[other].memory],
+            )  # fmt: skip
+            every = [at for at in every if at not in (one, other)]
+        for at in every:
+            yield row(at, "copies", **_bytes(held, at))
+
+
 def _bytes(held: Held, at: int) -> dict[str, object]:
     return {"baseline_bytes": float(held.bytes[0, at]), "candidate_bytes": float(held.bytes[1, at])}
 
@@ -331,14 +359,14 @@ def _known(sides: Sequence[Side], item: _Item) -> bool:
     return True
 
 
-def _of_graphs(held: Held, at: int, total: int | None, row: object) -> Iterator[StructureRow]:
+def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[StructureRow]:
     """Kernels in graphs, where it is not only that the graphs have fewer or more."""
     if total is None:
         return
     in_graphs, in_all = ((held.before[one], held.after[one]) for one in (at, total))
     alone = [whole - part for part, whole in zip(in_graphs, in_all, strict=True)]
     if alone[0] != alone[1] or not all(in_graphs):
-        yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))  # type: ignore[operator]
+        yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))
 
 
 def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[StructureRow]:
@@ -361,7 +389,7 @@ def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[Str
         )  # fmt: skip
 
 
-def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: object) -> Iterator[StructureRow]:
+def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
     """Kernels launched as often on both sides, in other grids or blocks."""
     moved: dict[str, list[int]] = defaultdict(list)
     for at in np.flatnonzero(held.differs).tolist():
@@ -376,7 +404,7 @@ def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: object) -> Ite
                 for sign in (-1, 1)
             ]
             count = max(held.before[every].sum(), held.after[every].sum())
-            yield row(  # type: ignore[operator]
+            yield row(
                 at, "grid", baseline=float(count), candidate=float(count), baseline_values=sorted(values[0]),
                 candidate_values=sorted(values[1]),
             )  # fmt: skip

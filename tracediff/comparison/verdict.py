@@ -9,8 +9,8 @@ where nothing else can have moved the other way.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -228,23 +228,35 @@ def _decided(
     )
 
 
-def spoken_of(one: PhaseCells, of: dict[str, Verdict]) -> Literal["typical", "mean"]:
-    """Which step of a phase its verdict is of: the surer of both, the mean before the typical one where rare steps hold the change."""
-    for wanted in (_CERTAIN, _LIKELY):
-        if one.rare and of["mean"] in wanted:
-            return "mean"
-        if of["typical"] in wanted:
+Spoken: TypeAlias = Mapping[str, Literal["typical", "mean"]]  # phase -> the step that is spoken of
+
+
+def spoken_of(
+    measured: Measured, verdicts: Mapping[str, Mapping[str, Verdict]], facts: VerdictFacts
+) -> Spoken:
+    """Of each phase the surer step, the mean before the typical one where rare steps hold the change; where causes of a typical step carry the verdict, that one."""
+
+    def of(one: PhaseCells) -> Literal["typical", "mean"]:
+        mine = verdicts[one.steps.phase]
+        if facts.basis == "part" and one.steps.phase == facts.phase:
             return "typical"
-    return "mean" if one.rare else "typical"
+        for wanted in (_CERTAIN, _LIKELY):
+            if one.rare and mine["mean"] in wanted:
+                return "mean"
+            if mine["typical"] in wanted:
+                return "typical"
+        return "mean" if one.rare else "typical"
+
+    return {one.steps.phase: of(one) for one in measured.phases}
 
 
-def first_of(measured: Measured, facts: VerdictFacts) -> tuple[PhaseCells, Part] | None:
-    """The phase and its step that the first sentence is of: what carries the verdict, else what holds more of the change."""
+def first_of(measured: Measured, spoken: Spoken, facts: VerdictFacts) -> tuple[PhaseCells, Part] | None:
+    """The phase and its step that the first sentence is of."""
     phases = in_order(measured.phases)
     if not phases:
         return None
     one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
-    return one, one.mean if one.rare and facts.basis not in ("phase", "part") else one.typical
+    return one, one.part(spoken[one.steps.phase])
 
 
 def gpu_change(measured: Measured) -> float | None:
@@ -368,8 +380,10 @@ def _runs_advised(measured: Measured) -> int | None:
     return runs_for(_error(one.typical.estimate, STEP), one.runs, WANTED * one.step_ns, NU)
 
 
-def phase_fields(measured: Measured, one: PhaseCells, verdict: dict[str, Verdict]) -> dict[str, Any]:
-    """What `model.Phase` says of a compared phase."""
+def phase_fields(
+    measured: Measured, one: PhaseCells, verdict: Mapping[str, Verdict], of: Literal["typical", "mean"]
+) -> dict[str, Any]:
+    """What `model.Phase` says of a compared phase. `of`: the step that its verdict is of."""
     every = measured.steps
     side, mine = every["side"].to_numpy(), every["phase"].to_numpy() == one.steps.phase
     ns = every["ns"].to_numpy()
@@ -379,8 +393,8 @@ def phase_fields(measured: Measured, one: PhaseCells, verdict: dict[str, Verdict
         before, after = (float(one.start[at, STEP]) for at in (0, 1))
         start = Change(before, after, after - before)
     return {
-        "verdict": verdict[spoken_of(one, verdict)],
-        "verdict_of": spoken_of(one, verdict),
+        "verdict": verdict[of],
+        "verdict_of": of,
         "typical": delta_of(one.typical.estimate),
         "mean": delta_of(one.mean.estimate),
         "tail": delta_of(one.tail.estimate),
@@ -452,11 +466,13 @@ def _from_others(values: Floats) -> Floats:
     )
 
 
-def phases_of(measured: Measured, rows: list[Phase], verdicts: dict[str, dict[str, Verdict]]) -> list[Phase]:
+def phases_of(
+    measured: Measured, rows: list[Phase], verdicts: Mapping[str, Mapping[str, Verdict]], spoken: Spoken
+) -> list[Phase]:
     """The phases of the result with what was found of each. `rows`: their distributions."""
     known = {one.steps.phase: one for one in measured.phases}
     return [
-        replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase]))
+        replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase], spoken[row.phase]))
         if row.phase in known
         else row
         for row in rows

@@ -192,7 +192,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class RareFact(msgspec.Struct, frozen=True):
-    """Rare steps: how many of a side's steps of the phase have the cause at all, per run, and what the typical step changed by."""
+    """Rare steps: how many of a side's compared steps of the phase stop for the cause, per run, and what the typical step changed by."""
 
     baseline_steps: float
     candidate_steps: float
@@ -240,6 +240,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         None  # kernels per step of the cause's range, where its kernels alone came or went
     )
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
+    memory: list[str] = []  # of copies, that of most bytes on each side; '' not told
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
     baseline_mean_ns: float = 0.0  # wall time of one op

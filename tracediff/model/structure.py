@@ -36,7 +36,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     graph_launches        launches of CUDA graphs
     kernels               kernels in all; with `range` those launched in it, innermost ('' all, or outside any; see `whole`)
     synchronisations      calls of `name`, which waits for the GPU
-    copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree
+    copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree.
+                          Where the kind is another one on each side, `baseline_values` and `candidate_values` have it
     code_loads            calls of `name`, which loads code
     collections           garbage collections
     graph_instantiations  calls of `name`, which makes or changes a CUDA graph

@@ -48,7 +48,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("memcpy", "exposed copies", "exposed copies", _BUSY, "#a496cf", "#7f73ad",
                    "Only copies or memory sets were running.",
                    "{kernel}: {numbers}",
-                   "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it"),
+                   "find the copy's launching range; overlap it, or drop it"),
         CauseWords("launch_latency", "launch latency", "launch latency", _DEVICE, "#1c6e6a", "#6cc4bd",
                    "The launch had returned, nothing else was in the way, and the op had not started.",
                    "launch latency {place}",
@@ -119,6 +119,7 @@ _NEXT = {
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
+    "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
     "copies": "count the copies per step: fewer and larger ones cut this time",
 }
 
@@ -130,6 +131,8 @@ def advice(finding: Finding) -> str:
     text = CAUSES[finding.cause].next
     if facts.code_loads:
         text = _NEXT["code_loads"]
+    elif facts.memory[1:] == ["pageable"]:
+        text = _NEXT["pageable"]
     elif finding.cause == "host_work" and awaits:
         text = _NEXT["awaits"]
     elif finding.cause == "launch_api" and facts.copies:
@@ -197,6 +200,12 @@ def title(finding: Finding, unit: str = "step") -> str:
     return text
 
 
+def _other_memory(finding: Finding) -> str:
+    """` of pageable memory, pinned before` of copies that changed it."""
+    before, after = finding.facts.memory or ("", "")
+    return f" of {after} memory, {before} before" if before and after and before != after else ""
+
+
 def _overlap(finding: Finding, kernel: str) -> str:
     behind, streams = finding.facts.overlap or Shares(0.0, 0.0), finding.facts.streams
     said = _OVERLAP.format(kernel=kernel, before=100 * behind.baseline, after=100 * behind.candidate)
@@ -233,7 +242,7 @@ def named(finding: Finding) -> str:
         return _idle_of(finding, short=True)
     if finding.cause == "batch_mix":
         return "different batch mix"
-    kernel = spoken(where.kernel or "") + _others(finding)
+    kernel = spoken(where.kernel or "") + _others(finding) + _other_memory(finding)
     if facts.overlap:
         return _overlap(finding, kernel)
     if facts.match == "replaced":
@@ -383,23 +392,32 @@ def _shares(finding: Finding) -> str:
 
 def _kernel(finding: Finding, unit: str) -> str:
     facts, where = finding.facts, finding.where
-    kernel = _kernels(where.kernel or "")
+    kernel = _kernels(where.kernel or "") + _other_memory(finding)
     before, after = (
         _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
     )
+    unit = _of_whole(finding, unit)
     numbers = f"{before} per {unit}" if before == after else f"{before} -> {after} per {unit}"
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {kernel}: {numbers}"
     text = _MATCHED.get((finding.cause, facts.match), CAUSES[finding.cause].title)
     text = text.format(
-        kernel=kernel, before=before, after=after, numbers=numbers, unit=unit,
+        kernel=kernel + _others(finding), before=before, after=after, numbers=numbers, unit=unit,
         times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
-    ) + _others(finding).replace(" and", ", and")  # fmt: skip
+    )  # fmt: skip
     return (
         text
         if facts.hidden_ns is None
         else f"{text}, {abs(facts.hidden_ns) / 1e3:,.0f} us {'more' if facts.hidden_ns > 0 else 'less'} hidden behind kernels"
     )
+
+
+def _of_whole(finding: Finding, unit: str) -> str:
+    """The step that counts are of: where they differ from step to step, which steps' mean they are is said."""
+    counts = (finding.evidence.count_baseline or 0.0, finding.evidence.count_candidate or 0.0)
+    if finding.part == "tail" or all(f"{one:.2f}".endswith(".00") for one in counts):
+        return unit
+    return f"{finding.part} {unit}"
 
 
 def _idle(

@@ -45,6 +45,7 @@ PATTERNS: dict[str, str] = {
     "count_grid": "{name} in another grid",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_bytes": "{name} {before} -> {after}",
+    "count_memory": "{name} {before} {one} -> {after} {other}",
     "count_rate": "{name} in {before} -> {after} steps",
     "count_range": "range {name} entered {before} -> {after} times per {per}",
     "count_other": "{name} {before} -> {after}",

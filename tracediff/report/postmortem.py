@@ -48,6 +48,7 @@ from tracediff.report.blocks import (
     without,
 )
 from tracediff.report.escape import neutral
+from tracediff.report.rows import kernels_by_phase
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
@@ -481,10 +482,11 @@ def _at_most(part: float, whole: float) -> str:
 
 def _kernels(result: Result) -> list[list[Span]]:
     """A row for the kernels that are shown not to have changed, and one for those of which that is not known."""
-    still = [row for row in result.kernels if words.still(row)]
-    unknown = [row for row in result.kernels if row.level == "within_noise" and not words.still(row)]
+    kernels = kernels_by_phase(result)[0].rows  # of the phase that the categories above are of
+    still = [row for row in kernels if words.still(row)]
+    unknown = [row for row in kernels if row.level == "within_noise" and not words.still(row)]
     found: list[list[Span]] = []
-    of = f"of {units.counted(len(result.kernels), 'row')}"
+    of = f"of {units.counted(len(kernels), 'row')}"
     worst = max((max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still), default=0.0)
     scale = units.scale_for([worst, *(row.delta_ns for row in unknown)])
 

@@ -20,8 +20,13 @@ _MEMSET = "[memset]"
 
 
 def brief_of(result: Result) -> list[str]:
-    """The most telling differences of the phase that the first sentence is of, three at most."""
-    mine = [one for one in result.structure if one.phase == result.observed.phase]
+    """The most telling differences of the phase that the first sentence is of, three at most, without what the first cause says."""
+    said_first = _in_first_cause(result)
+    mine = [
+        one
+        for one in result.structure
+        if one.phase == result.observed.phase and (one.kind, one.range) not in said_first
+    ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < _MAIN * _size(one)]
     kinds = {one.kind for one in mine}
@@ -37,6 +42,18 @@ def brief_of(result: Result) -> list[str]:
         seen.add(one.kind)
         said.append(sentence(one))
     return said
+
+
+def _in_first_cause(result: Result) -> set[tuple[str, str]]:
+    """Kinds of differences, with their range, that the name of the first cause holds."""
+    ranks = [one.finding for one in result.observed.parts]
+    found: set[tuple[str, str]] = set()
+    for one in result.findings:
+        if one.rank in ranks and one.facts.code_loads:
+            found.add(("code_loads", ""))
+        if one.rank in ranks and one.facts.launched:
+            found |= {("kernels", one.where.range or ""), ("kernels", "")}
+    return found
 
 
 def _size(row: StructureRow) -> float:
@@ -103,6 +120,9 @@ _PLAIN = {
 
 def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     kind = row.name.strip("[]")
+    if row.baseline_values:
+        (one,), (other,) = row.baseline_values, row.candidate_values
+        return say("count_memory", **slots | {"name": kind, "one": one, "other": other})
     name = f"{kind} ({row.memory})" if row.memory else kind
     if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:
         one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))

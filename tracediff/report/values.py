@@ -350,7 +350,8 @@ def _list(item: Sequence[str], scale: units.Scale, row: Any) -> Cell:
 
 
 def _level_cell(item: Any, scale: units.Scale, row: Any) -> Cell:
-    word, meaning = words.LEVELS[item]
+    same = item == "within_noise" and getattr(row, "delta_ns", None) == 0
+    word, meaning = words.UNCHANGED if same else words.LEVELS[item]
     return Cell(word, title=meaning, mark=f"lv lv-{item}")
 
 

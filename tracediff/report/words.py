@@ -59,12 +59,17 @@ MOVED: tuple[Verdict, ...] = ("regressed", "likely_regressed", "improved", "like
 LEVELS: dict[Evidence, tuple[str, str]] = {
     "exact": (
         "exact count",
-        "The number of launches is counted and needs no test; their time is measured, with its interval.",
+        "The number of launches, or of copies by their memory, is counted and needs no test; their time is measured, with its interval.",
     ),
     "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
     "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
-    "within_noise": ("may be noise", "Runs of one program differ by as much."),
+    "within_noise": (
+        "may be noise",
+        "Runs of one program differ by as much, or one of so many places does by chance.",
+    ),
 }
+
+UNCHANGED = ("no change", "Both sides are the same here.")
 
 KINDS: dict[str, str] = {
     "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
@@ -304,14 +309,12 @@ def smaller(count: int) -> str:
 
 
 def evidence(finding: Finding, result: Result) -> str:
-    """`confirmed`; `may be noise` where the interval holds 0."""
+    """How sure a cause is: `confirmed`, `may be noise`."""
     if result.verdict == "not_comparable":
         return "not judged"
     if finding.cause == "batch_mix":
         return "as measured"
-    if finding.level != "within_noise":
-        return LEVELS[finding.level][0]
-    return "may be noise" if finding.ci_low_ns <= 0 <= finding.ci_high_ns else "not certain"
+    return LEVELS[finding.level][0]
 
 
 def finding_scale(findings: list[Finding]) -> units.Scale:
@@ -330,7 +333,9 @@ STILL = (
 
 
 def still(row: KernelRow) -> bool:
-    """Whether a tested row is shown to have changed by less than STILL; else it changed, or the runs cannot tell."""
+    """Whether a row is the same, or a tested one is shown to have changed by less than STILL; else it changed, or the runs cannot tell."""
+    if not row.delta_ns and row.level == "within_noise":
+        return True
     longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
     reach = max(abs(row.ci_low_ns), abs(row.ci_high_ns))
     return tested_level(row) == "within_noise" and reach <= STILL * longest

@@ -67,6 +67,14 @@ def half_in_longer(values: Floats) -> float:
     return float(order[np.searchsorted(sums, 0.5 * sums[-1])]) if len(order) else 0.0
 
 
+def stop_of(more: Floats, far: Floats | float) -> float:
+    """What a step that stops takes more at least than the typical one, of steps that take so much `more`; infinite where none goes beyond `far`.
+
+    Half of the size at which half of what goes beyond lies in longer ones.
+    """
+    return 0.5 * half_in_longer(more[more > far]) or np.inf
+
+
 def class_shares(steps: Steps, chosen: Bools, klass: Ints) -> Floats:
     """Pi of every class, (classes,); zeros where the first two sides share none."""
     sides = _class_weight(steps, chosen, klass)[:2]
