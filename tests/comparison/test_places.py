@@ -113,7 +113,10 @@ def test_what_holds_most_of_a_sure_change_needs_no_correction_for_the_others(oth
     found = measured(runs(1_000, 1_000, *[20] * 19), runs(1_240, other, *[20] * 19), idle=21)
     (first,) = (one for one in judge(found).rows if one.part == "typical" and one.place.cells == (FIRST,))
     assert first.p < 0.05 < first.q and first.level == "within_noise"
-    assert levels(judge(found, {("generation", "typical")}))[0] == level
+    sure = judge(found, {("generation", "typical")})
+    assert levels(sure)[0] == level
+    (one,) = (one for one in sure.rows if one.part == "typical" and one.place.cells == (FIRST,))
+    assert one.q == (one.p if level == "likely" else first.q)  # level and q say the same
     assert levels(judge(found, {("mixed", "typical"), ("generation", "mean")}))[0] == "within_noise"
 
 

@@ -456,7 +456,7 @@ def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
     one = finding("kernel_time", 186.0, where={"kernel": "copy_kernel"}, facts=facts)
     evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
     assert title(msgspec.structs.replace(one, evidence=evidence)) == (
-        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per step"
+        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per typical step"
     )
     assert named(one) == "slower copy kernels"
 

@@ -14,6 +14,7 @@ from tracediff.stats.workload import (
     class_shares,
     shared,
     shared_time,
+    stop_of,
     trimmed,
     variance_of_difference,
     weights,
@@ -54,6 +55,13 @@ def test_steps_that_stop_are_never_typical_however_many_there_are():
 
 
 # Weights
+
+
+def test_a_step_that_stops_takes_half_as_much_more_as_those_that_hold_most_of_it():
+    """Beyond 2 us: 3, 10, 10 and 12 of 35 us. Half of them, 17.5, lie in what is 10 or longer: 5 us are a stop, 3 are none."""
+    more = np.array([-1.0, 0.0, 1.0, 3.0, 10.0, 10.0, 12.0])
+    assert stop_of(more, 2.0) == 5.0
+    assert stop_of(more, 20.0) == np.inf
 
 
 def test_weights_of_three_classes_and_two_runs_by_hand():

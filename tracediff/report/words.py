@@ -287,6 +287,9 @@ def steps_note(result: Result) -> str:
         return text
     several = len([one for one in result.phases if one.typical]) > 1
     note = f"; {WHOLE}: their mean with rare steps and first uses" if several else ""
+    starts = result.mix.starts
+    if starts and round(result.mix.first_uses_ns):
+        note += f"; {units.pair(starts.baseline, starts.candidate)} first uses of kernels count alike in the means of both sides"
     return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{note}"
 
 
