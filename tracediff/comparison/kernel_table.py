@@ -211,8 +211,8 @@ def _facts(
     if found is None:
         return nothing, nothing
     differs, certain = found.differs[:size], found.certain[:size]
-    for rows, own in ((differs, found.differs), (certain, found.certain)):
-        rows[kinds["row"].to_numpy()[own[size:]]] = True
+    for rows, every in ((differs, found.differs), (certain, found.certain)):
+        rows[kinds["row"].to_numpy()[every[size:]]] = True
     return differs, certain
 
 
