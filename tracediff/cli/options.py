@@ -187,7 +187,9 @@ class Gating:
     fail_on: tuple[str, ...] = option(
         (), "Gate, e.g. step:+3%, gil@_schedule:+50us, launches:+10 or kernel:NAME:+5%; repeatable.", metavar="MEASURE:+LIMIT"
     )  # fmt: skip
-    warn_on: tuple[str, ...] = option((), "The same, without failing; repeatable.", metavar="MEASURE:+LIMIT")
+    warn_on: tuple[str, ...] = option(
+        (), "A gate that never fails: judged and shown; repeatable.", metavar="MEASURE:+LIMIT"
+    )
     policy: Path | None = option(
         None, "Gates and waivers in TOML; none: read none. [default: ./tracediff.toml, or [tool.tracediff] of ./pyproject.toml]", metavar="FILE", path=True
     )  # fmt: skip

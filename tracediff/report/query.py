@@ -181,26 +181,50 @@ def _plain(value: Any) -> Any:
 
 def render_reference() -> bytes:
     """Return the page."""
-    found = [*reference.tables(), *reference.aligned()]
-    index = "\n".join(
-        f"| [`{one.name}`](#{one.name}) | {_marked(one)}{_escaped(_first_sentence(one.text))} |"
-        for one in found
+    kinds = (
+        ("Recorded", [one for one in reference.tables() if not one.measured]),
+        ("Measured", [one for one in reference.tables() if one.measured]),
+        ("Both sides", reference.aligned()),
     )
-    parts = [templates.text("sql.md"), "\n| table | a row is |\n|-|-|\n", index, "\n"]
-    return ("".join(parts) + "".join(_section(one) for one in found)).encode()
+    index = "".join(f"\n- {kind}: {', '.join(map(_link, some))}." for kind, some in kinds)
+    sections = (_section(one) for one in (*reference.tables(), *reference.aligned()))
+    return (templates.text("sql.md") + index + "\n" + "".join(sections)).encode()
+
+
+def _link(table: reference.Table) -> str:
+    return f"[`{table.name}`](#{table.name})"
 
 
 def _section(table: reference.Table) -> str:
-    rows = "\n".join(f"| `{one.name}` | {one.type} | {_escaped(one.text)} |" for one in table.columns)
-    return f"\n## {table.name}\n\n{_marked(table)}{_escaped(table.text)}\n\n| column | type | |\n|-|-|-|\n{rows}\n"
+    """Its columns. Those of one type and one meaning share a line."""
+    rows: list[tuple[list[str], str, str]] = []
+    for one in table.columns:
+        if one.name == "capture" and not table.aligned and table.name != "capture":
+            continue  # of every table of one side, as the page says once
+        alike = next((row for row in rows if row[1] == one.type and _belongs(one, row)), None)
+        if alike:
+            alike[0].append(one.name)
+        else:
+            rows.append(([one.name], one.type, one.text))
+    lines = "\n".join(
+        f"- {', '.join(f'`{name}`' for name in names)} {kind}{_escaped(text and f': {text}')}"
+        for names, kind, text in rows
+    )
+    return f"\n## {table.name}\n{_marked(table)}{_escaped(table.text)}\n\n{lines}\n"
+
+
+def _belongs(column: reference.Column, row: tuple[list[str], str, str]) -> bool:
+    """Whether a column means what those of the row do, ends what they begin, or is their candidate's."""
+    names, _, text = row
+    if column.text == text:
+        return True
+    others = {name.replace("start", "end") for name in names}
+    others |= {name.replace("baseline", "candidate") for name in names}
+    return column.text in ("", "as of the baseline") and column.name in others
 
 
 def _marked(table: reference.Table) -> str:
     return "*Measured.* " if table.measured else "*Both sides.* " if table.aligned else ""
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(":")
 
 
 def _escaped(text: str) -> str:
