@@ -26,7 +26,7 @@ from tracediff.model.causes import CAUSES
 from tracediff.whatif.graph import OWN
 from tracediff.whatif.replay import Edit, Scale, project
 
-CASES, PAGE = ROOT / "benchmarks/what_if.toml", ROOT / "docs/what-if.md"
+CASES, PAGE = ROOT / "benchmarks/what_if.toml", ROOT / "benchmarks/what_if.md"
 BEGIN, END = "<!-- projections: python -m benchmarks.what_if -->", "<!-- /projections -->"
 HELD, HELD_BEGIN, HELD_END = "held out: ", "<!-- held out -->", "<!-- /held out -->"
 WITHIN = 0.05
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, action="append", default=[], help="a folder with recordings")
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument(
-        "--out", type=Path, nargs="?", const=PAGE, help="write into this page, docs/what-if.md"
+        "--out", type=Path, nargs="?", const=PAGE, help="write into this page, benchmarks/what_if.md"
     )
     chosen = parser.parse_args()
     ROOTS.extend(chosen.root)

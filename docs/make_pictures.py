@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/reading.md and of the README from the demo's real report: `python docs/make_pictures.py` (needs [dev] and Chromium).
+"""Takes the pictures of docs/read.md and of the README from the demo's real report: `python docs/make_pictures.py` (needs [dev] and Chromium).
 
 A picture shows one section of the page, cut after `TALLEST` pixels: the page itself has the rest.
 """

@@ -22,7 +22,7 @@ _BLOCK = re.compile(
     r"^```sh run(?: exit=(\d+))?\n(.*?)^```$(?:\n^```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
 # Page -> how many commands it has at least.
-PAGES = {"tutorial.md": 5, "recipes.md": 5, "comparison.md": 4, "latencies.md": 3}
+PAGES = {"compare.md": 6, "gate.md": 1, "investigate.md": 11, "record.md": 1, "comparison.md": 4}
 
 
 def _blocks(page: str) -> list[tuple[int, list[list[str]], list[str]]]:

@@ -1,4 +1,4 @@
-"""What the documentation says is so: the worked example of docs/method.md, the files that tables name, and sentences that are short."""
+"""What the documentation says is so: the worked example of docs/method.md, the files that tables name, the pages that the program names, and sentences that are short."""
 
 from __future__ import annotations
 
@@ -81,6 +81,27 @@ def test_the_tables_for_contributors_name_what_is_there(page):
     names = _named(page)
     assert len(names) > 20
     assert [named for named in names if not _is_there(named)] == []
+
+
+def _anchors(page: str) -> set[str]:
+    """What `#...` may follow the name of a page: its headings, as the site and forges spell them."""
+    heads = re.findall(r"(?m)^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+def test_pages_that_the_program_names_are_there():
+    """In messages, options, comments and what `init` writes; links of pages are checked as the site is built."""
+    files = [ROOT / "action.yml", *(ROOT / "tracediff").rglob("*.py"), *(ROOT / "templates").rglob("*.*")]
+    named = {
+        (page, anchor)
+        for file in files
+        for page, anchor in re.findall(
+            r"(?<![\w/])(docs/[\w-]+\.md)(?:#([\w-]+))?", file.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 15
+    wrong = [(page, anchor) for page, anchor in named if not (ROOT / page).exists()]
+    assert wrong == [] and [one for one in named if one[1] and one[1] not in _anchors(one[0])] == []
 
 
 def _sentences(text: str) -> list[int]:

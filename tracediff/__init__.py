@@ -8,7 +8,7 @@
     with tracediff.open("after.sqlite") as capture:
         capture.sql("SELECT phase, avg(period_ns) FROM period GROUP BY phase")
 
-See docs/api.md. Importing the package is cheap: DuckDB, polars and the rest are imported with the first use.
+See docs/extend.md#python. Importing the package is cheap: DuckDB, polars and the rest are imported with the first use.
 """
 
 from __future__ import annotations

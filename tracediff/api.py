@@ -1,4 +1,4 @@
-"""The Python interface: what `import tracediff` offers. See docs/api.md.
+"""The Python interface: what `import tracediff` offers. See docs/extend.md#python.
 
 Everything comes as polars frames. Times are ns, and a column that is a time says so in its name; a delta is candidate -
 baseline, so positive is slower. Failures are `TracediffError`, with the slugs of docs/messages.md.

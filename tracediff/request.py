@@ -136,7 +136,7 @@ class CompareRequest(MeasureRequest):
     )
     what_if: bool = option(
         False,
-        "Say what a step would take without each of the first causes, and without all three (docs/what-if.md).",
+        "Say what a step would take without each of the first causes, and without all three (docs/investigate.md#what-if).",
     )
     force: bool = option(False, "Give a verdict even where the captures are not comparable.", group=MORE)
 

@@ -266,7 +266,7 @@ def history_of(
                 "history-no-measure",
                 f"{store}: no point holds {one.text}"
                 + (f"; did you mean {' or '.join(near)}?" if near else ""),
-                fix="a measure that the points keep: docs/history.md lists them",
+                fix="a measure that the points keep: docs/investigate.md#since-which-commit lists them",
                 exit_code=2,
             )
     return found

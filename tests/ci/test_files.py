@@ -1,4 +1,4 @@
-"""The files for continuous integration are what the forges document, and docs/ci.md prints them as they are."""
+"""The files for continuous integration are what the forges document, and docs/gate.md leads to them."""
 
 from __future__ import annotations
 
@@ -131,8 +131,11 @@ def test_the_plan_and_the_policy_are_ones(tmp_path: Any) -> None:
     assert len(policy.gates) == 5 and [str(one.expires) for one in policy.waivers] == ["2027-01-31"]
 
 
-def test_the_guide_prints_the_workflow_and_names_the_inputs() -> None:
-    guide = (ROOT / "docs" / "ci.md").read_text()
-    assert f"```yaml\n{(INIT / 'github.yml').read_text()}```" in guide
+def test_the_guide_leads_to_what_init_writes_and_names_the_inputs() -> None:
+    guide = (ROOT / "docs" / "gate.md").read_text()
+    assert all(
+        f"(../templates/init/{one})" in guide and (INIT / one).exists()
+        for one in ("github.yml", "gitlab.yml")
+    )
     named = guide.split("Inputs of the first, described in [action.yml](../action.yml): ")[1].split("\n\n")[0]
     assert re.findall(r"`([\w-]+)`", named) == list(ACTION["inputs"])

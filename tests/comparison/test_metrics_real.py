@@ -235,7 +235,7 @@ def test_the_engine_is_active_for_as_long_as_the_accounting_says(opened, compare
 
 @pytest.mark.parametrize("name", [*SERVED, "metrics_steps"])
 def test_a_sample_stands_for_the_time_after_it(opened, name):
-    """What docs/method.md says of nsys 2025.3: the counter follows the kernels between a sample's instant and the next."""
+    """What docs/result.md says of nsys 2025.3: the counter follows the kernels between a sample's instant and the next."""
     recorded = opened(name)[1]
     rows = [row for row in recorded.samples(ENGINE)
             if recorded.kernels[0][0] < row[0] < recorded.kernels[-1][1]]  # fmt: skip

@@ -126,9 +126,9 @@ def test_a_result_keeps_its_gates():
     assert (unknown.outcome, unknown.delta, unknown.limit) == ("inconclusive", None, None)
 
 
-# What docs/ci.md says
+# What docs/gate.md says
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "gate.md").read_text(encoding="utf-8")
 
 
 def test_the_policy_of_the_guide_is_one(tmp_path):

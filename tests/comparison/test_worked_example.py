@@ -1,4 +1,4 @@
-"""The worked comparison of docs/method.md: every number of it."""
+"""The worked comparison of worked_example.md: every number of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.measuring import FIRST, measured, step
 from tests.tiny import ROOT
 
 A, B = 1, 2  # op keys
-TEXT = (ROOT / "docs" / "method.md").read_text().split("### A worked comparison")[1].split("\n## ")[0]
+TEXT = (ROOT / "tests" / "comparison" / "worked_example.md").read_text()
 
 
 def run(first: list[float], cut: list[float], a: list[float], b: list[float], z: list[float]) -> list[dict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from multiprocessing import get_context
@@ -130,15 +131,14 @@ def test_a_url_without_fsspec(tmp_path):
 
 
 def test_other_tools_read_the_files(tmp_path):
-    """The query of docs/history.md."""
+    """The query of docs/investigate.md."""
     store = Store(str(tmp_path))
     made = points(3)
     for one in made:
         store.add(one)
-    page = (Path(__file__).parents[2] / "docs/history.md").read_text(encoding="utf-8")
-    query = (
-        page.split("```sql\n")[1].split("```")[0].replace("tracediff-history/*.json", f"{tmp_path}/*.json")
-    )
+    page = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
+    (query,) = re.findall(r"`(SELECT point\.commit.*)`", page)
+    query = query.replace("tracediff-history/*.json", f"{tmp_path}/*.json")
     at = names().index("generation")
     assert sorted(duckdb.sql(query).fetchall()) == sorted(
         (one.commit, "generation", one.measures.value[at]) for one in made

@@ -190,10 +190,10 @@ WHERE s.category <> 'about' GROUP BY 1, 2, 3, 4
 
 @needs_processor
 def test_idle_time_by_cause_in_sql() -> None:
-    """The query of docs/timeline.md: idle time by cause and side, checked against the accounting of the export."""
+    """The query of docs/investigate.md: idle time by cause and side, checked against the accounting of the export."""
     with TraceProcessor(data("hog300")) as processor:
         rows = processor.query(
-            (FIXTURES.parent / "docs/timeline.md").read_text().split("```sql\n")[1].split("```")[0]
+            (FIXTURES.parent / "docs/investigate.md").read_text().split("```sql\n")[1].split("```")[0]
         )
     expected: dict[tuple[str, str], int] = {}
     for side in (0, 1):

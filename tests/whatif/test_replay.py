@@ -1,4 +1,4 @@
-"""Steps replayed with changes, on traces whose answer a reader works out: docs/what-if.md has the rules."""
+"""Steps replayed with changes, on traces whose answer a reader works out: docs/method.md#replay has the rules."""
 
 from __future__ import annotations
 

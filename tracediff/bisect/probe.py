@@ -78,7 +78,7 @@ def plan_of(words: str, build: str | None) -> Plan:
         raise TracediffError(
             "bisect-plan",
             "both sides of the plan have to be the same, order pairs of runs, and until is not given",
-            fix="command, and what goes with it, at the top of the plan (docs/bisect.md)",
+            fix="command, and what goes with it, at the top of the plan (docs/investigate.md#which-commit)",
             exit_code=2,
         )
     return plan

@@ -292,7 +292,7 @@ def read_plan(path: Path, **flags: Any) -> Plan:
         data = read_toml(path)
     except (OSError, ValueError) as error:
         raise TracediffError(
-            "plan-unreadable", f"{path.name}: {error}", fix="see docs/capture.md for a plan"
+            "plan-unreadable", f"{path.name}: {error}", fix="see docs/record.md for a plan"
         ) from error
     return plan_from(data, path.parent, flags)
 
@@ -388,7 +388,7 @@ def _converted(values: dict[str, Any], kind: type[_Part], where: str) -> _Part:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         known = ", ".join(sorted(kind.__struct_fields__))
-        raise _invalid(f"{where}: {error}", f"known are {known}; see docs/capture.md for a plan") from error
+        raise _invalid(f"{where}: {error}", f"known are {known}; see docs/record.md for a plan") from error
 
 
 def _split(text: str, where: str) -> list[str]:

@@ -475,7 +475,7 @@ class Runner:
                 raise TracediffError(
                     "capture-profile-refused",
                     f"the server did not begin to profile: {profile_url(launch.ready_url, 'start')}: {refused}",
-                    fix="a version of the server that --preset knows (docs/stacks.md); --plan shows what is asked",
+                    fix="a version of the server that --preset knows (docs/record.md#your-stack); --plan shows what is asked",
                 )
         client = _start(launch.client, launch, folder, "client-")
         try:

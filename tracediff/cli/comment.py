@@ -28,7 +28,7 @@ Example, in a job for pull requests:
 \b
 Several results make one comment: a sentence for each, the worst first.
 The gates are in the result. The token comes from GITHUB_TOKEN or GH_TOKEN, on GitLab from GITLAB_TOKEN. The exit status is 0 once the comment is
-there, whatever the gates say. See docs/ci.md.
+there, whatever the gates say. See docs/gate.md.
 """
 )
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))

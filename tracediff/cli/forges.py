@@ -241,7 +241,7 @@ def github(environment: Mapping[str, str], repository: str | None, number: int |
     }
     fixes = {
         401: "set GITHUB_TOKEN to a token that is valid",
-        403: "the job needs `permissions: pull-requests: write`; a pull request from a fork gets no such token: see docs/ci.md",
+        403: "the job needs `permissions: pull-requests: write`; a pull request from a fork gets no such token: see docs/gate.md",
         404: f"check that {repository} has a pull request {number}, and that the token may read it",
     }
 
@@ -301,7 +301,7 @@ def _token(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
         raise TracediffError(
             "token-missing",
             f"no usable token in {' or '.join(names)}",
-            fix="set it in the environment; see docs/ci.md",
+            fix="set it in the environment; see docs/gate.md",
         )
     return token
 

@@ -59,7 +59,7 @@ Examples:
   tracediff history add tracediff-bundle --commit 1a2b3c4 --store s3://bucket/history
 
 \b
-The same result added twice is one point. See docs/history.md.
+The same result added twice is one point. See docs/investigate.md#since-which-commit.
 """
 )
 @click.argument(

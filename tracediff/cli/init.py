@@ -26,7 +26,7 @@ Example:
   tracediff capture perf/plan.toml --plan
 
 \b
-tracediff.toml is what `tracediff compare` reads in the folder it runs in. See docs/ci.md.
+tracediff.toml is what `tracediff compare` reads in the folder it runs in. See docs/gate.md.
 """
 )
 @click.option("--github", is_flag=True, help="Write a workflow of GitHub Actions, too.")

@@ -18,7 +18,7 @@ Examples:
   tracediff mcp --skill > SKILL.md
 
 \b
-A client starts it and speaks to it over stdin and stdout; see docs/agents.md. It needs the extra: pip install 'tracediff-gpu[mcp]'.
+A client starts it and speaks to it over stdin and stdout; see docs/extend.md#agents. It needs the extra: pip install 'tracediff-gpu[mcp]'.
 """
 )
 @click.option(

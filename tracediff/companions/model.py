@@ -45,7 +45,7 @@ class NcuKernel(msgspec.Struct, frozen=True):
     """What Nsight Compute measured of one side of a row: means over its launches.
 
     A side of several kernels (`fused`, `split`) has the sums of one round, and only what adds up; one of several
-    grids has the mean over all launches. Keys of `values` are those of docs/ncu.md; what was not collected is absent.
+    grids has the mean over all launches. Keys of `values` are those of docs/result.md#nsight-compute; what was not collected is absent.
     """
 
     names: list[str]
@@ -66,7 +66,7 @@ class NcuKernel(msgspec.Struct, frozen=True):
 class NcuReason(msgspec.Struct, frozen=True):
     """A rule that fired. `cause`: the program or the machine did something else; `effect`: how it shows."""
 
-    rule: str  # see docs/ncu.md
+    rule: str  # see docs/result.md#nsight-compute
     kind: Literal["cause", "effect"]
     text: str
 

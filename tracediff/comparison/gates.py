@@ -188,7 +188,7 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
         ) from error
     except ValueError as error:
         raise TracediffError(
-            "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/ci.md", exit_code=2
+            "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/gate.md", exit_code=2
         ) from error
     table: Any = data
     if "tool" in data or path.name == "pyproject.toml":
@@ -202,7 +202,7 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
         found = msgspec.convert(table, _Policy)
     except ValueError as error:
         raise TracediffError(
-            "bad-policy", f"{path.name}: {error}", fix="see docs/ci.md", exit_code=2
+            "bad-policy", f"{path.name}: {error}", fix="see docs/gate.md", exit_code=2
         ) from error
     gates = [parse_gate(text) for text in found.fail_on] + [
         parse_gate(text, "warning") for text in found.warn_on

@@ -36,7 +36,7 @@ from tracediff.model.causes import BUSY
 from tracediff.stats.tests import ALPHA as ALPHA
 
 METHOD = "always-valid confidence sequence of paired runs (t test, normal mixture)"
-_PRIOR = 4.0  # G: narrowest for 5 to 10 pairs (see the table in docs/capture.md)
+_PRIOR = 4.0  # G: narrowest for 5 to 10 pairs (see the table in docs/nulls.md)
 
 Answer = Literal["changed", "narrow"]
 

@@ -24,7 +24,7 @@ from tracediff.whatif.replay import Ahead, At, Edit, Fuse, Graph, Scale, Steps, 
 
 _MOST_FACTOR = 100.0
 # Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of
-# what the step gains, measured on pairs in which the change was made (docs/what-if.md).
+# what the step gains, measured on pairs in which the change was made (docs/nulls.md#what-if).
 _OF_STEP, _OF_GAIN, _Z = math.sqrt(2) * STEP, 0.15, 1.28
 _KERNELS = ("compute", "comm")
 

@@ -1,6 +1,6 @@
 """A torch.profiler (Kineto) trace -> a scratch SQLite file with the tables of an nsys export.
 
-Everything after this file sees an export. What maps to what, and what a trace lacks: docs/inputs.md.
+Everything after this file sees an export. What a trace lacks: docs/compare.md#traces-of-torchprofiler.
 Gigabytes pass through in blocks without being held.
 """
 

@@ -50,7 +50,7 @@ class Bisect(msgspec.Struct, kw_only=True):
     format_version: int = BISECT_VERSION
     kind: Literal["bisect"] = "bisect"
     tool: Tool
-    measure: str  # see docs/ci.md
+    measure: str  # see docs/gate.md
     # a commit is bad beyond it; negative where BAD is faster. None: not known yet
     limit_ns: float | None = None
     limit_given: bool = False  # else it is half of the difference between GOOD and BAD

@@ -262,7 +262,7 @@ def _reason(history: History, one: Judged) -> str:
     if one.reason == "no_points":
         return "there are no points to judge"
     if one.reason == "no_measure":
-        return f"{one.gate}: no point of the newest segment holds {one.measure} (docs/history.md says what a point keeps)"
+        return f"{one.gate}: no point of the newest segment holds {one.measure} (docs/investigate.md#since-which-commit says what a point keeps)"
     if (
         one.reason == "no_pinned"
         or standing is None

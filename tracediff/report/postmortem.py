@@ -242,7 +242,7 @@ def _actions(result: Result) -> Section:
     steps = dict.fromkeys(finding.next.rstrip(".") for finding in advised if finding.next)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
     items += [
-        ["Gate it in continuous integration (docs/ci.md): ", Fill("owner, by when")],
+        ["Gate it in continuous integration (docs/gate.md): ", Fill("owner, by when")],
         [Fill("What would have caught it earlier, what would have limited it: owner, by when")],
     ]
     return _part("Action", [Items(items, "boxes")])

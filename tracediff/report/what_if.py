@@ -81,7 +81,7 @@ def sentences(found: WhatIf) -> list[str]:
         f"Replayed: {counted(found.steps, 'step')}{part}. Without changes the replay gives each step its measured time."
     )
     said.append(
-        "The range holds the step time of a program that is really changed so in 8 of 10 cases, on a host of the same speed (docs/what-if.md)."
+        "The range holds the step time of a program that is really changed so in 8 of 10 cases, on a host of the same speed (docs/method.md#replay)."
     )
     return said
 

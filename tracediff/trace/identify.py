@@ -187,7 +187,7 @@ def _other_folder(path: Path, name: str, found: dict[Kind, list[Path]]) -> Input
 
 # What is in an export or a trace.
 
-_GC_FLAG = "-t nvtx, with the program labelling its collections (TensorRT-LLM: TLLM_PROFILE_RECORD_GC=1; docs/capture.md)"
+_GC_FLAG = "-t nvtx, with the program labelling its collections (TensorRT-LLM: TLLM_PROFILE_RECORD_GC=1; docs/record.md)"
 _INSIDE = "kernels inside CUDA graphs"
 # Kind of trace -> (what is counted, what of nsys profile records it). Flags of 2024.6 and newer behind "or".
 _TRACES = {

@@ -3,7 +3,7 @@
 | who writes them | text | layer | kind |
 |-|-|-|-|
 | hooks of vLLM and SGLang | `{'Module': 'model.layers.3.mlp', ...}` | `model.layers.3.mlp` | `model.layers.*.mlp` |
-| hooks of one's own (docs/layers.md) | `model.layers.3.mlp` | `model.layers.3.mlp` | `model.layers.*.mlp` |
+| hooks of one's own (docs/read.md#layers) | `model.layers.3.mlp` | `model.layers.3.mlp` | `model.layers.*.mlp` |
 | benchmarks of TensorRT-LLM | `layer_wise_benchmarks layer_idx 3` | `layer_wise_benchmarks layer_idx 3` | `... layer_idx *` |
 | TensorRT, in its own domain | `/h.3/attn/MatMul + /h.3/attn/Add` | the same | `/h.*/attn/MatMul + /h.*/attn/Add` |
 

@@ -1,1 +1,1 @@
-"""What a step would take if something were different: its events replayed with a change applied. See docs/what-if.md."""
+"""What a step would take if something were different: its events replayed with a change applied. See docs/method.md#replay."""

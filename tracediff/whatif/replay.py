@@ -23,7 +23,7 @@ Causes = npt.NDArray[np.int8]
 # Whether a place is meant: its range, thread, GIL holder, the holder's range, CUDA function.
 At = Callable[[Sequence[str]], bool]
 
-# Of a graph launch under nsys with --cuda-graph-trace=node, measured on H200s: see docs/what-if.md.
+# Of a graph launch under nsys with --cuda-graph-trace=node, measured on H200s; docs/investigate.md says so.
 GRAPH_LAUNCH_NS, GRAPH_NODE_NS, GRAPH_GAP_NS = 20_000, 700, 500
 _SOON_NS = 5_000  # after a call, until a thread has to wait for the GIL that the call let go
 _BACK = (CAUSE["host_work"], CAUSE["gil_wait"])

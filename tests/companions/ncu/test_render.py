@@ -45,7 +45,7 @@ def terminal(one: NcuReport, width=160) -> str:
 
 
 def test_every_key_is_explained_in_the_docs():
-    text = (Path(__file__).parents[3] / "docs/ncu.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/result.md").read_text(encoding="utf-8")
     assert [key for key in BY_KEY if f"`{key}`" not in text] == []
 
 

@@ -184,7 +184,7 @@ def decimal_comma(text: str) -> bool:
 
 
 # Reports (.ncu-rep) through NVIDIA's package `ncu-report`. It is native code that answers a damaged file with an empty report, or
-# with some of its kernels. So the container is walked first (docs/ncu.md), the file is read in a process of its own, and the kernels
+# with some of its kernels. So the container is walked first, the file is read in a process of its own, and the kernels
 # are counted. Only the metrics of metrics.py leave that process: a report also holds paths, the command line and sources.
 
 _SECONDS = 600

@@ -1,4 +1,4 @@
-"""Why a kernel got faster or slower: what bounds it, and rules over the counters of both sides (docs/ncu.md has their sources)."""
+"""Why a kernel got faster or slower: what bounds it, and rules over the counters of both sides (docs/result.md#nsight-compute has their sources)."""
 
 from __future__ import annotations
 
