@@ -177,8 +177,7 @@ def estimate(
     baseline, candidate = (one.mean(axis=0) for one in values)
     delta, at_equal = candidate - baseline, even[1].mean(axis=0) - even[0].mean(axis=0)
     df = NU + sample.df
-    q = float(quantile(df, 0.975))
-    down, up = arms.at(np.full(groups.many, q))
+    down, up = arms.at(np.full(groups.many, arms.q))
     return Estimate(
         baseline=baseline,
         candidate=candidate,
@@ -283,7 +282,7 @@ class _Arms:
         self._scatter = [noise.scatter[side][member] / math.sqrt(self._runs[side]) for side in (0, 1)]
         self._error = [np.sqrt(one)[member] for one in steps]
         self._unseen = [one[member] for one in sample.unseen or (nothing, nothing)]
-        self._quantile = float(quantile(NU + sample.df, 0.975))
+        self.q = float(quantile(NU + sample.df, 0.975))
 
     def at(self, q: Floats) -> tuple[Floats, Floats]:
         """Down and up, (sums,) each, at a quantile of each."""
@@ -308,7 +307,7 @@ class _Arms:
             factor = np.where(size > 0, np.minimum(scatter / size / more, _FAR), 0.0)
         floor = (scale * FLOOR) ** 2 / self._runs[side] * (size > 0)
         inward = (size * -np.expm1(-part)) ** 2 + floor
-        unseen = self._unseen[side] * q[of] / self._quantile
+        unseen = self._unseen[side] * q[of] / self.q
         outward = (size * more * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
         less, more = np.where(mean >= 0, inward, outward), np.where(mean >= 0, outward, inward)
         return self._groups.total(less), self._groups.total(more)
