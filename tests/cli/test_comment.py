@@ -32,6 +32,7 @@ class Forge:
         self.comments: list[dict] = []
         self.calls: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
+        self.waits: list[float] = []  # seconds that its client waited
         self.user: dict | None = None  # None: the token is an app's, and /user is forbidden
         self.fail: list[tuple[str, str, int, dict, object, int]] = []  # ..., how often
         self.redirect = ""
@@ -111,8 +112,8 @@ def forge(monkeypatch):
                  "GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_REPOSITORY", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(forges.Api, "sleep", staticmethod(lambda _: None))
     made = Forge()
+    monkeypatch.setattr(forges, "sleep", made.waits.append)
     yield made
     made.server.shutdown()
     made.server.server_close()
@@ -317,6 +318,7 @@ def test_a_hiccup_is_waited_out(github, run, saved):
     ]
     assert run("comment", saved, "--github")[0] == 0
     assert len(github.comments) == 1
+    assert sorted(github.waits) == [1, 1, 2]
 
 
 def test_what_is_no_json(github, run, saved):

@@ -653,7 +653,7 @@ def forge(data: bytes, folder: Path) -> str:
     values = {
         "GITHUB_TOKEN": CANARY, "GITLAB_TOKEN": CANARY, "GITHUB_API_URL": url, "CI_API_V4_URL": url, "NO_PROXY": "*",
     }  # fmt: skip
-    with environment(**values), mock.patch.object(forges.Api.__init__, "__defaults__", (lambda _: None,)):
+    with environment(**values), mock.patch.object(forges, "sleep", lambda _: None):
         return command(folder, "comment", saved(), f"--{recipe['forge']}", "--repo", "a/b", "--pr", "4")
 
 

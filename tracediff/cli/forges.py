@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -39,7 +39,6 @@ class Api:
     token: str
     headers: dict[str, str]
     fixes: Mapping[int, str]  # of the statuses that mean something else on each forge
-    sleep: Callable[[float], None] = time.sleep
 
     def is_private(self) -> bool:
         """Whether nobody on the way can read the token: https, or this very machine."""
@@ -83,13 +82,13 @@ class Api:
                 except httpx.HTTPError as error:
                     if attempt == tries:
                         raise self._unreachable(error) from None
-                    self.sleep(float(attempt))
+                    sleep(float(attempt))
                     continue
                 if answer.is_success:
                     return answer
                 if attempt == tries or not (answer.is_server_error or answer.status_code == 429):
                     raise self._explained(answer)
-                self.sleep(_wait(answer, attempt))
+                sleep(_wait(answer, attempt))
         raise AssertionError  # the last try returns or raises
 
     def _decoded(self, answer: httpx.Response) -> Any:
