@@ -16,15 +16,10 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from tracediff.formats.database import sql
+from tracediff.formats.database import create_table_of, sql
 from tracediff.kernels.matching import Match, Matching, PhaseOps, normalise, pair_kernels
 
 _SHARED = ("kernel_match", "aligned_kernel", "aligned_call", "aligned_range")  # other views are made of these
-_OFTEN = (
-    "stratum_weight",
-    "thread_share",
-    "captured",
-)  # in many views: as tables they are read from Arrow once
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,  # of small tables a second one costs more than it saves; sums have the same bits every time
     "autoinstall_known_extensions": False,
@@ -80,22 +75,7 @@ class Alignment:
             self._need(text)
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
             return
-        frame = Arrow(self._tables[name]())
-        if name in _OFTEN:
-            self._db.register(f"{name}_frame", frame)
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {name}_frame")
-        else:
-            self._db.register(name, frame)
-
-
-class Arrow:
-    """A frame as what DuckDB reads by Arrow's C interface: polars' own conversion would need pyarrow."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._frame.__arrow_c_stream__(requested_schema)
+        create_table_of(self._db, name, self._tables[name](), temporary=True)
 
 
 # Kernels: which op stands for which is Python's, for it takes the alignment of sequences; how sure a row is follows from its pairs.

@@ -208,6 +208,21 @@ def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str,
     db.unregister(f"{name}_arrays")
 
 
+def create_table_of(
+    db: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame, *, temporary: bool = False
+) -> None:
+    """Make a table of a polars frame.
+
+    By the stream itself, which is read once: of an object that has one DuckDB makes a dataset of pyarrow where that is installed, whose
+    filters do not know text as polars keeps it.
+    """
+    stream = f"{name}_stream"
+    db.register(stream, frame.__arrow_c_stream__())
+    kind = "TEMP TABLE" if temporary else "TABLE"
+    db.execute(f"CREATE OR REPLACE {kind} {identifier(name)} AS FROM {identifier(stream)}")
+    db.unregister(stream)
+
+
 def _fixed_width(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Texts without padding of their own as an array of one width, where that is small.
 

@@ -15,13 +15,12 @@ import polars as pl
 
 from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
 from tracediff.accounting.reduction import Reduction
-from tracediff.comparison.alignment import Arrow
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
-from tracediff.formats.database import identifier, quoted, run_sql, sql
+from tracediff.formats.database import create_table_of, identifier, quoted, run_sql, sql
 from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.kernels.names import category, family
@@ -103,9 +102,7 @@ class Tables:
         self._db.close()
         with _on_disk(), duckdb.connect(self._path) as db:
             for name in ALIGNED:
-                db.register("frame", Arrow(alignment.frame(name)))
-                db.execute(f"CREATE TABLE {identifier(name)} AS FROM frame")
-                db.unregister("frame")
+                create_table_of(db, name, alignment.frame(name))
         self._connect()
         self._aligned = True
 
