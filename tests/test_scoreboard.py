@@ -172,7 +172,7 @@ def test_a_straggler_is_named():
 
 @pytest.mark.parametrize("name", ["other", "hoghid"])
 def test_a_thread_off_the_path_is_noted(name):
-    assert "off-path-change" in [note.slug for note in result_of(name).warnings]
+    assert "off_path" in [one.kind for one in result_of(name).insights]
 
 
 def test_what_moved_the_other_way_is_no_cause_of_the_first_sentence():

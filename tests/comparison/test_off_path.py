@@ -1,13 +1,18 @@
-"""A thread beside the step's path that changed: warned of, unless a finding tells what it did."""
+"""A thread beside the step's path: what it works, whether that changed, and whether it is done before the next step."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
+from tests.comparison.test_ranks import STEPS, US, ranks
 from tests.report import sample
-from tracediff.comparison.findings import off_path_notes
-from tracediff.model import Evidence, ThreadRow
+from tests.tiny import reduced
+from tracediff.comparison.compare import compare
+from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.off_path import off_path
+from tracediff.execution.sides import Run, Side
+from tracediff.model import Evidence, Result, ThreadRow
 
 BUSIER = ThreadRow(
     role="await-response",
@@ -16,26 +21,97 @@ BUSIER = ThreadRow(
     baseline_ranges=[],
     candidate_ranges=[],
     baseline_range_ns=30_000.0,
-    candidate_range_ns=1_000_000.0,
-    delta_ns=970_000.0,
+    candidate_range_ns=500_000.0,
+    delta_ns=470_000.0,
+    ci_low_ns=300_000.0,
+    ci_high_ns=600_000.0,
+    level="likely",
 )
 
 
-def warned(holder: str | None, level: Evidence = "confirmed") -> bool:
-    one = sample.full().findings[0]
+def remarked(holder: str | None, level: Evidence = "confirmed") -> bool:
+    full = sample.full()
+    one = full.findings[0]
     where = msgspec.structs.replace(one.where, holder_thread=holder)
     finding = msgspec.structs.replace(one, where=where, level=level)
-    return bool(off_path_notes([BUSIER], [], {"executor"}, [finding]))
+    return bool(off_path([BUSIER], [], full.step, [finding]))
 
 
 @pytest.mark.parametrize("holder", [None, "detokenizer"])
-def test_a_thread_that_no_finding_names_is_warned_of(holder):
-    assert warned(holder)
+def test_a_thread_that_no_finding_names_is_told_of(holder):
+    assert remarked(holder)
 
 
 def test_the_holder_of_a_finding_is_told_there():
-    assert not warned("await-response")
+    assert not remarked("await-response")
 
 
 def test_a_holder_within_noise_explains_nothing():
-    assert warned("await-response", "within_noise")
+    assert remarked("await-response", "within_noise")
+
+
+def compared(folder, *candidate_us: int) -> Result:
+    """Steps of 1000 us, in which a thread of another process detokenises for 100 us; the candidate for other times, a run each."""
+    sides = []
+    for name, runs in (("before", [100] * len(candidate_us)), ("after", candidate_us)):
+        parts = []
+        for number, us in enumerate(runs):
+            (folder / f"{name}{number}").mkdir()
+            parts.append(reduced(ranks(1, detokenise_us=us), folder / f"{name}{number}"))
+        sides.append(Side(name, [Run(f"run{number}", [part]) for number, part in enumerate(parts)]))
+    return compare(*sides)
+
+
+@pytest.mark.parametrize(
+    ("us", "kind"), [(104, None), (400, "off_path"), (950, "falls_behind"), (3000, "falls_behind")]
+)
+def test_what_a_thread_works_per_step(us, kind, tmp_path):
+    result = compared(tmp_path, us, us)
+    kinds = [one.kind for one in result.insights if one.thread == "detokenizer"]
+    assert kinds == ([kind] if kind else [])
+    (row,) = [one for one in result.threads if one.role == "detokenizer"]
+    assert row.baseline_range_ns == pytest.approx(100 * US)
+    if us < 1000:
+        assert row.candidate_range_ns == pytest.approx(us * US)
+    assert row.ci_low_ns <= row.delta_ns <= row.ci_high_ns
+    (stage,) = [one for one in result.response_path if one.thread == "detokenizer"]
+    assert (stage.keeps_up_baseline, stage.keeps_up_candidate) == (True, us < 900)
+
+
+def test_a_gate_limits_the_response_path_and_one_thread_of_it(tmp_path):
+    result = compared(tmp_path, 400, 400)
+    # 100 -> 400 us, the only thread that hands responses on
+    for text in ("response:+250us", "host@detokenizer:+250us", "host@DETOK:+200%"):
+        outcome = judge(parse_gate(text), result)
+        assert (outcome.outcome, outcome.baseline, outcome.delta) == (
+            "failed",
+            pytest.approx(100 * US),
+            pytest.approx(300 * US),
+        )
+    assert judge(parse_gate("response:+350us"), result).outcome == "passed"
+
+
+def test_runs_that_differ_as_much_are_no_change(tmp_path):
+    result = compared(tmp_path, 60, 200)
+    assert not [one for one in result.insights if one.thread]
+    assert judge(parse_gate("response:+10%"), result).outcome == "inconclusive"
+
+
+def test_without_a_thread_of_the_response_path_a_gate_says_so():
+    outcome = judge(parse_gate("response:+5%"), msgspec.structs.replace(sample.full(), threads=[]))
+    assert outcome.outcome == "inconclusive" and "no thread that hands responses on" in outcome.message
+
+
+def test_a_range_inside_another_is_not_counted_twice(tmp_path):
+    """post-processor 0-300, and decode_incrementally 0-100 inside it: 300 us of one thread."""
+    trace = ranks(1, detokenise_us=100)
+    for number in range(STEPS + 1):
+        trace.range(9001, "chat_stream_post_processor", 1000 * US * number, (1000 * number + 300) * US)
+    both = Side("one", [Run("run", [reduced(trace, tmp_path)])])
+    result = compare(both, both)
+    assert {row.range: row.baseline.ns_per_step for row in result.ranges if row.thread == "detokenizer"} == {
+        "chat_stream_post_processor": pytest.approx(300 * US),
+        "decode_incrementally": pytest.approx(100 * US),
+    }
+    (row,) = [one for one in result.threads if one.role == "detokenizer"]
+    assert row.baseline_range_ns == pytest.approx(300 * US)

@@ -34,7 +34,7 @@ from tracediff.comparison.classes import (
     with_classes,
 )
 from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
-from tracediff.comparison.findings import find, off_path_notes
+from tracediff.comparison.findings import find
 from tracediff.comparison.frame import Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
 from tracediff.comparison.insights import insights
@@ -51,6 +51,7 @@ from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.observed import observe
+from tracediff.comparison.off_path import off_path, with_changes
 from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.structure import structure
@@ -134,7 +135,9 @@ def compare(
     ranks = tables.ranks(standardised)
     system = tables.system(sides, standardised)
     ranges = tables.range_rows(standardised)
-    threads = tables.threads(standardised)
+    threads = with_changes(
+        tables.threads(standardised), standardised, measured.idle.threads(), in_turns=options.in_turns
+    )
     gaps, gaps_left_out = tables.gap_rows(standardised)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
@@ -180,8 +183,9 @@ def compare(
     ]
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
     skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
+    aside = off_path(threads, ranges, step, findings)
     remarks = insights(
-        measured, judged, standardised, step, accounting, findings, result_kernels, ranks, skews
+        measured, judged, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
@@ -227,7 +231,7 @@ def compare(
         gc=tables.gc(sides, standardised),
         graphs=tables.graphs(sides, launch),
         threads=threads,
-        response_path=tables.response_path(ranges, (step.baseline_ns, step.candidate_ns)),
+        response_path=tables.response_path(ranges, threads, (step.baseline_ns, step.candidate_ns)),
         strata=strata.rows,
         ranks=ranks,
         rank_skew=skews,
@@ -249,7 +253,6 @@ def compare(
                 with_speed=options.in_turns or any(one.speed is not None for one in measured.phases),
             ),
             *layer_notes(sides),
-            *off_path_notes(threads, ranges, measured.idle.threads(), findings),
         ],
         system=system,
         limits=limits(sides, standardised, kernels, kernel_rows, step.baseline_ns),

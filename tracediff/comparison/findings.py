@@ -50,16 +50,13 @@ from tracediff.model import (
     Launch,
     MemoryRow,
     Mix,
-    Note,
     OsCallFact,
     PhaseDelta,
     PhaseShare,
-    RangeRow,
     RankRow,
     Shares,
     StructureRow,
     System,
-    ThreadRow,
     WaitFact,
     Where,
 )
@@ -893,36 +890,3 @@ def _allocating(finding: Finding, rows: list[MemoryRow]) -> Finding:
         and row.candidate.allocations_per_step > row.baseline.allocations_per_step
     ]
     return msgspec.structs.replace(finding, facts=msgspec.structs.replace(finding.facts, allocations=more))
-
-
-# Threads that changed without touching the step: worth a warning, not a finding.
-
-_RATIO = 1.6  # host time of one program differs by this from run to run
-_LEAST_NS = 50_000.0
-
-
-def off_path_notes(
-    threads: list[ThreadRow], ranges: list[RangeRow], launching: set[str], findings: list[Finding]
-) -> list[Note]:
-    """One warning for each thread role that launches nothing and whose ranges changed beyond host noise.
-
-    None for a thread that a finding names as the holder of the GIL: what it did to the step is told there.
-    """
-    holders = {one.where.holder_thread for one in findings if one.level != "within_noise"}
-    notes = []
-    for thread in threads:
-        one, other = thread.baseline_range_ns, thread.candidate_range_ns
-        if thread.role in holders or thread.role in launching or not one or not other:
-            continue
-        if abs(other - one) < _LEAST_NS or max(one, other) < _RATIO * min(one, other):
-            continue
-        most = next((row for row in ranges if row.thread == thread.role), None)  # largest change first
-        where = f", most of it in {most.range}" if most else ""
-        notes.append(
-            Note(
-                "off-path-change",
-                f"the {thread.role} thread spends {one / 1e3:,.1f} -> {other / 1e3:,.1f} us per step in its ranges{where};"
-                " it launches no GPU work, so this changes the step only through what waits for it",
-            )
-        )
-    return notes

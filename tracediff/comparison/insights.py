@@ -6,6 +6,7 @@
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
 | late_rank | a sure cause of one rank, which comes last in most steps, as it did not before |
+| falls_behind, off_path | see off_path.py |
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def insights(
     kernels: Sequence[KernelRow],
     ranks: Sequence[RankRow],
     skews: Sequence[RankSkew],
+    off_path: Sequence[Insight],
 ) -> list[Insight]:
-    """All remarks, those on the largest causes first."""
+    """All remarks, those on the largest causes first, those on other threads last."""
     sure = sorted((one for one in judged.rows if one.level in SURE), key=lambda one: -one.score)
     found = [
         late_rank(findings, ranks, skews, step),
@@ -51,6 +53,7 @@ def insights(
         ),
         gil_waits(measured, sure),
         *hidden_host(measured, standardised, step, accounting),
+        *off_path,
     ]
     return [one for one in found if one is not None][:MOST]
 

@@ -2,11 +2,12 @@
 
 QUANTITY    step, the change that the first sentence is of; a phase alone (generation, step-with-topk), for its typical step, or its mean where rare
             steps hold the change; idle, busy; a category of the accounting, or its short
-            name (gil: gil_wait); kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
+            name (gil: gil_wait); response, what the threads that hand responses on work; kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
 PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
-            letters of any case, and `-`, `_` and a space are the same
+            letters of any case, and `-`, `_` and a space are the same. host_work@PLACE where only a thread that launches nothing is so
+            called: what it works, whether or not the GPU waits
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ from tracediff.model import (
     Phase,
     PlaceRow,
     Result,
+    ThreadRow,
     Verdict,
 )
 from tracediff.model.causes import BUSY, CAUSES, IDLE
 from tracediff.model.observed import Observed
-from tracediff.trace.threads import OUTSIDE
+from tracediff.trace.threads import OUTSIDE, RESPONSE_ROLES
 
 STEP: Final = "step"
 KERNEL: Final = "kernel"
+RESPONSE: Final = "response"
 QUANTILES = ("p50", "p90", "p99")
 # Sums of categories: their name -> the categories.
 SUMS = {"idle": IDLE, "busy": BUSY}
@@ -47,7 +50,7 @@ _COUNTED_IN = {
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
 PHASES = ("generation", "context", "mixed", STEP)
-TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES)
+TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES, RESPONSE)
 SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 
 PHASE = rf"(?:{'|'.join(PHASES)}(?:-(?:with|of)-[\w-]+)?)"  # classes of steps: comparison/classes.py
@@ -141,6 +144,8 @@ def parse(text: str) -> Measure:
         raise _bad(text, f"{quantity} is of the steps of one phase", f"generation.{quantity}")
     if quantity in COUNTS and phase:
         raise _bad(text, f"{quantity} are counted in the mean step, not by phase", quantity)
+    if quantity == RESPONSE and phase:
+        raise _bad(text, "response is of the mean step, not of a phase", quantity)
     found = Measure(quantity, phase, place=place.strip())
     if at and not (found.categories and set(found.categories) <= set(IDLE)):
         raise _bad(text, "only idle time has places", f"idle@{place.strip()}")
@@ -182,7 +187,7 @@ def _bad(text: str, why: str, *near: str) -> TracediffError:
 
 def by_run(measure: Measure) -> Measure:
     """The measure, where every run has a mean of it. Raises `TracediffError`: measure-by-run."""
-    if measure.quantity in COUNTS or measure.quantity in QUANTILES:
+    if measure.quantity in (*COUNTS, *QUANTILES, RESPONSE):
         raise TracediffError(
             "measure-by-run",
             f"{measure.text} is no mean time of a run's steps",
@@ -224,6 +229,11 @@ def measured(measure: Measure, result: Result) -> Measured | str:
         return _kernel(measure, result)
     if measure.quantity == STEP:
         return _of_phase(phase) if phase else _step(result)
+    if measure.quantity == RESPONSE:
+        return (
+            _work([row for row in result.threads if row.role in RESPONSE_ROLES])
+            or "no thread that hands responses on was recorded on both sides"
+        )
     books: Accounting | None = result.accounting
     if phase is not None:  # of the step that the phase's verdict is of
         books = phase.mean_accounting if phase.verdict_of == "mean" else phase.accounting
@@ -260,10 +270,32 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
         return "the result was made before places were kept: compare the captures again"
     rows = [row for row in result.places if row.cause in names and row.phase == measure.phase]
     mine = [row for row in rows if measure.at(names_of(row))]
+    if not mine and measure.categories == ("host_work",) and not measure.phase:
+        aside = _work([row for row in result.threads if measure.at([row.role])])
+        if aside:
+            return aside
     if not mine:
         where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
         return f"no {measure.quantity} {where} is at {measure.place}; {there(measure, _named(rows), (name for row in rows for name in names_of(row)))}"
     return replace(_sum(mine), places=tuple(_named(mine)))
+
+
+def _work(threads: Sequence[ThreadRow]) -> Measured | None:
+    """What threads that launch nothing work per step, those that both sides have; None without one."""
+    known = [row for row in threads if row.level is not None]
+    changes: list[_Change] = [
+        (row.level, row.delta_ns or 0.0, row.ci_low_ns, row.ci_high_ns) for row in known
+    ]
+    if not known:
+        return None
+    return Measured(
+        sum(row.baseline_range_ns or 0.0 for row in known),
+        sum(change[1] for change in changes),
+        *_sure(changes),
+        low=sum(row.ci_low_ns or 0.0 for row in known),
+        high=sum(row.ci_high_ns or 0.0 for row in known),
+        places=tuple(row.role for row in sorted(known, key=lambda row: -(row.candidate_range_ns or 0.0))),
+    )
 
 
 def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:

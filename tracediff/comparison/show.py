@@ -97,6 +97,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     ranges = [row for row in tables.range_rows(standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(standardised)
     samples, samples_left_out = tables.samples(steps)
+    threads = tables.threads(standardised)
     launch = tables.launch(standardised, (accounting,))
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
@@ -150,8 +151,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         gil=tables.gil(sides, standardised),
         gc=tables.gc(sides, standardised),
         graphs=tables.graphs(sides, launch),
-        threads=tables.threads(standardised),
-        response_path=tables.response_path(ranges, (step_ns,)),
+        threads=threads,
+        response_path=tables.response_path(ranges, threads, (step_ns,)),
         ranks=tables.ranks(standardised),
         rank_skew=tables.skews(joint),
         kernel_ranks=uneven,

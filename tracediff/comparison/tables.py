@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from tracediff.accounting.intervals import Floats
 from tracediff.accounting.system import STATES
 from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
@@ -60,6 +61,7 @@ from tracediff.model import (
 )
 from tracediff.stats.tests import trimmed
 
+BUSY = 0.9  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
 MAX_SAMPLES = 4000
 MAX_GAP_ROWS = 400
 MAX_RANGES = 20  # of a thread role
@@ -196,6 +198,26 @@ class StandardisedMeans:
             self._shares(), on=[*_STRATUM, "thread"], how="left", maintain_order="left"
         )
         return scaled.with_columns(pl.col(*values) * pl.col("share").fill_null(1.0)).drop("share")
+
+    def by_run(self, table: str, value: str, threads: Sequence[str]) -> tuple[Floats, Floats]:
+        """A value of some threads per compared step, in each run that has such steps: (runs, threads) a side."""
+        rows = self.of_host(table, (value,)).join(
+            self._factor, on=_STRATUM, how="inner", maintain_order="left"
+        )
+        spent = rows.group_by("side", "run", "thread").agg((pl.col(value) * pl.col("factor")).sum())
+        sums = {(side, run, thread): ns for side, run, thread, ns in spent.iter_rows()}
+        strata = exact_strata(self._sides).join(self._factor, on=_STRATUM, how="inner", maintain_order="left")
+        steps = (
+            strata.group_by("side", "run").agg((pl.col("steps") * pl.col("factor")).sum()).sort("side", "run")
+        )
+        one, other = (
+            np.array([
+                [sums.get((side, run, thread), 0.0) / count for thread in threads]
+                for (at, run, count) in steps.iter_rows() if at == side
+            ])
+            for side in (0, 1)
+        )  # fmt: skip
+        return one, other
 
     def ranked(self, table: str) -> pl.DataFrame:
         """A table of all exports with the rank counted over those of a run."""
@@ -381,14 +403,21 @@ _STAGES: tuple[tuple[str, str], ...] = (
 )
 
 
-def response_path(ranges: Sequence[RangeRow], step_ns: Sequence[float]) -> list[ResponseStage]:
-    """Host time per step of each stage of the response path; a stage longer than the step cannot keep up."""
+def response_path(
+    ranges: Sequence[RangeRow], threads: Sequence[ThreadRow], step_ns: Sequence[float]
+) -> list[ResponseStage]:
+    """Host time per step of each stage of the response path; it keeps up while its thread is not busy all of a step."""
+    work = {row.role: row for row in threads}
     rows = []
     for stage, row in ((stage, row) for stage, name in _STAGES for row in ranges if row.range == name):
         fields: dict[str, Any] = {}
         for side, step in zip(SIDES, step_ns, strict=False):
             ns = one.ns_per_step if (one := getattr(row, side)) else None
-            fields |= {f"{side}_ns": ns, f"keeps_up_{side}": None if ns is None else ns <= step}
+            whole = getattr(work.get(row.thread), f"{side}_range_ns", None)
+            fields |= {
+                f"{side}_ns": ns,
+                f"keeps_up_{side}": None if ns is None else (whole or ns) < BUSY * step,
+            }
         if len(step_ns) > 1:
             fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None
         rows.append(ResponseStage(stage=stage, thread=row.thread, range=row.range, **fields))

@@ -287,6 +287,9 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden_host      time of the launching thread by `cause` (launch_api: inside the calls, most in `api`; host_work), per step, and
                      the part of it for which the GPU was idle, on both sides
     slower_clock     `count` kernels, `share` of the compute time, take a part of low to high longer (less: shorter)
+    falls_behind     `thread` launches nothing and is busy for nearly all of a step on the candidate alone (ns per step, most of the change
+                     in `range`)
+    off_path         it works longer or shorter than before, and is done before the next step
     late_rank        `rank` comes last in `share` of the steps of the candidate, in other_share of the baseline's
     """
 
@@ -296,10 +299,14 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
         "hidden_host",
         "slower_clock",
         "late_rank",
+        "falls_behind",
+        "off_path",
     ]
     cause: str = ""
     side: Literal["baseline", "candidate"] = "candidate"
     api: str = ""
+    thread: str = ""
+    range: str = ""
     rank: int = -1
     count: int = 0
     total: int = 0

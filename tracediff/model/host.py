@@ -38,9 +38,13 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = ABSENT
     baseline_ranges: list[str]
     candidate_ranges: list[str] = ABSENT
-    baseline_range_ns: float | None  # top-level range time per step
+    baseline_range_ns: float | None  # time per step in which one of its ranges is open
     candidate_range_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
+    # of delta_ns, where the thread launches nothing and both sides have it
+    ci_low_ns: float | None = None
+    ci_high_ns: float | None = None
+    level: Evidence | None = None
 
 
 class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ns: float | None
     candidate_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
-    keeps_up_baseline: bool | None  # stage time <= step time
+    keeps_up_baseline: bool | None  # its thread is busy for less than `tables.BUSY` of a step
     keeps_up_candidate: bool | None = ABSENT
 
 

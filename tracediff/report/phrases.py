@@ -13,8 +13,9 @@ from tracediff.model import Finding, Insight, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
-from tracediff.report.causes import CAUSES, advice, idle_title, title
+from tracediff.report.causes import CAUSES, advice, idle_title, the_thread, title
 from tracediff.report.first import headline, reason, untraced
+from tracediff.report.grammar import say
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
 
@@ -251,6 +252,16 @@ def _late_rank(result: Result, one: Insight) -> str:
     )
 
 
+def _off_path(result: Result, one: Insight) -> str:
+    step = words.unit(result)
+    prose, whole = units.prose([one.baseline_ns, one.candidate_ns]), units.prose([result.step.candidate_ns])
+    thread = the_thread(one.thread)
+    return say(
+        one.kind, thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),
+        after=prose.size(one.candidate_ns), whole=whole.size(result.step.candidate_ns),
+    )  # fmt: skip
+
+
 def _span(one: Insight) -> str:
     """`71.0 to 83.0 ms`, `2.04 ms` where both are written alike."""
     prose = units.prose([one.low_ns, one.high_ns])
@@ -264,4 +275,6 @@ _WORDS: dict[str, Callable[[Result, Insight], str]] = {
     "hidden_host": _hidden_host,
     "slower_clock": _slower_clock,
     "late_rank": _late_rank,
+    "falls_behind": _off_path,
+    "off_path": _off_path,
 }

@@ -175,6 +175,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     ("tokenizer", r"^tokenize"),
     ("request-submitter", r"^LLM\.generate|request_queue\.put"),
 )
+RESPONSE_ROLES = ("await-response", "dispatch-result", "detokenizer", "post-processor")
+"""Threads that hand responses on, from the executor to the server."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@
 --   domain    VARCHAR  '' the default one
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
-SELECT stratum, thread, place, domain, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns, sum(squares) AS squares
+--   outer_ns  BIGINT   ns in which no range of their thread that began before was open
+SELECT stratum, thread, place, domain, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns, sum(squares) AS squares, sum(outer_ns)::BIGINT AS outer_ns
 FROM range_of_step
 GROUP BY ALL
 ORDER BY ALL;

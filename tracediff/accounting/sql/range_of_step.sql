@@ -6,10 +6,18 @@
 --   domain    VARCHAR  '' the default one
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
+--   outer_ns  BIGINT   ns in which no range of their thread that began before was open: these add up to the time in any range
 CREATE OR REPLACE TABLE range_of_step AS
+WITH outer_range AS (
+    SELECT *, coalesce(max(end_ns) OVER (
+        PARTITION BY tid ORDER BY start_ns, end_ns DESC, label ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), start_ns) AS covered_ns
+    FROM range
+)
 SELECT r.period::BIGINT AS period, r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count,
-       sum(r.end_ns - r.start_ns)::BIGINT AS ns, sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares
-FROM in_step('range') AS r
+       sum(r.end_ns - r.start_ns)::BIGINT AS ns, sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares,
+       sum(greatest(r.end_ns - greatest(r.start_ns, r.covered_ns), 0))::BIGINT AS outer_ns
+FROM in_step('outer_range') AS r
 JOIN place_of_label USING (label)
 JOIN place_name AS p USING (id)
 LEFT JOIN nvtx_domain AS d ON d.pid = r.pid AND d.domain = r.domain

@@ -7,10 +7,13 @@
 --   candidate_count DOUBLE   as of the baseline
 --   candidate_ns    DOUBLE
 --   delta_ns        DOUBLE   candidate - baseline; a side without the range counts 0
+--   baseline_outer_ns  DOUBLE  ns in which no range of their thread that began before was open, per step
+--   candidate_outer_ns DOUBLE
 SELECT
     place, domain, thread, per_step(count * coalesce(share, 1) * weight, side = 0) AS baseline_count,
     per_step(ns * coalesce(share, 1) * weight, side = 0) AS baseline_ns, per_step(count * coalesce(share, 1) * weight, side = 1) AS candidate_count,
-    per_step(ns * coalesce(share, 1) * weight, side = 1) AS candidate_ns, coalesce(candidate_ns, 0) - coalesce(baseline_ns, 0) AS delta_ns
+    per_step(ns * coalesce(share, 1) * weight, side = 1) AS candidate_ns, coalesce(candidate_ns, 0) - coalesce(baseline_ns, 0) AS delta_ns,
+    per_step(outer_ns * coalesce(share, 1) * weight, side = 0) AS baseline_outer_ns, per_step(outer_ns * coalesce(share, 1) * weight, side = 1) AS candidate_outer_ns
 FROM ranges
 JOIN stratum_weight USING (side, run, part, stratum)
 LEFT JOIN thread_share USING (side, run, part, stratum, thread)

@@ -3,7 +3,7 @@
 --   process             VARCHAR    what its process is: worker, client, ...
 --   baseline_places     VARCHAR[]  the ranges of its threads, numbers masked, in order; NULL where the side has no such thread
 --   candidate_places    VARCHAR[]
---   baseline_range_ns   DOUBLE     length of its ranges per step; NULL where the side has no such thread
+--   baseline_range_ns   DOUBLE     time per step in which one of its ranges is open; NULL where the side has no such thread
 --   candidate_range_ns  DOUBLE
 --   score               DOUBLE     ranges that both sides have, of all: 0 to 1; NULL where one side has no such thread
 --   delta_ns            DOUBLE     candidate - baseline; NULL likewise
@@ -15,7 +15,7 @@ WITH roles AS (
         len(list_intersect(baseline_places, candidate_places)) AS shared, len(list_distinct(flatten(list(places)))) AS every
     FROM thread GROUP BY role
 ), ranged AS (
-    SELECT thread AS role, sum(baseline_ns) AS baseline_ns, sum(candidate_ns) AS candidate_ns FROM aligned_range GROUP BY thread
+    SELECT thread AS role, sum(baseline_outer_ns) AS baseline_ns, sum(candidate_outer_ns) AS candidate_ns FROM aligned_range GROUP BY thread
 )
 SELECT
     role, process, baseline_places, candidate_places,
