@@ -138,9 +138,9 @@
     (table.closest(".scroll") || table).before(bar);
   }
   // What is wider than the page can be scrolled from the keyboard
-  const scrollers = [...document.querySelectorAll(".scroll, .fall, .wide, .evidence pre")];
+  const scrollers = [...document.querySelectorAll(".scroll, .fall, .wide, .numbers pre")];
   const sized = new ResizeObserver((entries) => {
-    for (const box of new Set(entries.map(({ target }) => target.closest(".scroll, .fall, .wide, .evidence pre")))) {
+    for (const box of new Set(entries.map(({ target }) => target.closest(".scroll, .fall, .wide, .numbers pre")))) {
       if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
@@ -236,7 +236,7 @@
 
   // Printing opens the evidence, and the sections that belong on paper
   window.addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details.evidence:not([open]), details.printed:not([open])")) {
+    for (const folded of document.querySelectorAll(".finding details:not([open], .cause), details.printed:not([open])")) {
       folded.open = true;
       folded.dataset.printed = "";
     }

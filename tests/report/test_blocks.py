@@ -87,7 +87,8 @@ def test_every_value_is_listed_and_every_listed_table_is_in_a_section() -> None:
         if path[0] == "="
     }
     assert used == set(fields.VALUES)
-    source = (templates.folder().parent / "tracediff" / "report" / "sections.py").read_text(encoding="utf-8")
+    report = templates.folder().parent / "tracediff" / "report"
+    source = "".join((report / name).read_text(encoding="utf-8") for name in ("sections.py", "findings.py"))
     assert [name for name in SPECS if f'"{name}"' not in source] == []
 
 

@@ -314,12 +314,12 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     finding = msgspec.structs.replace(first, parts=[after, inside], phases=[elsewhere])
     page = render_html(msgspec.structs.replace(whole, findings=[finding]))
     text = " ".join("".join(Page(page).text).split())
-    parts = text[text.index("Parts of finding 1") :]
+    parts = text[text.index("Parts of cause 1") :]
     order = [
         "silu",
         "+20.8",
-        "Follows from it",
         sample.SCRIPT,
+        "follows from the others",
         "\u22124.0",
         "mixed",
         "rare steps add",

@@ -37,36 +37,13 @@ class Link:
     page: str = ""
 
 
-Span = str | Link  # a string may be one of its kinds above
 Part = Literal["", "baseline", "candidate", "delta", "change"]
 Tone = Literal["", "slower", "faster", "noise", "untested", "nil", "warn", "fail", "ok", "strong"]
 
 
 @dataclass(frozen=True)
-class Line:
-    """A paragraph.
-
-    look: first (of a document: it stands out), lead (what a section is), aside (what to know of it, on pages), note (the same in every
-    format), missing (what was not captured), head (a small heading), text.
-    """
-
-    kind: ClassVar[str] = "line"
-    spans: Sequence[Span]
-    look: Literal["first", "lead", "aside", "note", "missing", "head", "text"] = "text"
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), plain."""
-
-    kind: ClassVar[str] = "items"
-    items: Sequence[Sequence[Span]]
-    look: Literal["plain", "facts", "warn", "boxes"] = "plain"
-
-
-@dataclass(frozen=True)
 class Cell:
-    """A cell. value: the figure behind the text, for sorting and copying. swatch: a category. of: level or status, a mark before the text.
+    """A cell, or a span with a tone. value: the figure behind the text, for sorting and copying. swatch: a category. of: level or status, a mark before the text.
 
     more: blocks that the cell opens to; texts: several names, of which the text holds the first.
     """
@@ -85,6 +62,30 @@ class Cell:
 
 
 EMPTY = Cell("\N{EN DASH}", tone="nil")
+Span = str | Link | Cell  # a string may be one of its kinds above
+
+
+@dataclass(frozen=True)
+class Line:
+    """A paragraph.
+
+    look: first (of a document: it stands out), lead (what a section is), aside (what to know of it, on pages), note (the same in every
+    format), missing (what was not captured), head (a small heading), size (facts beside each other), brief (in text formats, for the
+    tables that they leave out), text.
+    """
+
+    kind: ClassVar[str] = "line"
+    spans: Sequence[Span]
+    look: Literal["first", "lead", "aside", "note", "missing", "head", "size", "brief", "text"] = "text"
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), sizes (each after its size), plain."""
+
+    kind: ClassVar[str] = "items"
+    items: Sequence[Sequence[Span]]
+    look: Literal["plain", "facts", "warn", "boxes", "sizes"] = "plain"
 
 
 PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Delta", "change": "Change"}
@@ -181,10 +182,26 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Lanes:
+    """Steps of both sides event by event, which only a page draws, by its script. what: lanes of whole steps, or a crop; key: in its data.
+
+    label: for who cannot see it; heads: a line a side; caption: what is below it.
+    """
+
+    kind: ClassVar[str] = "lanes"
+    what: Literal["lanes", "crop"]
+    key: str
+    label: str
+    heads: Sequence[Sequence[Span]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
     """A section, or a whole document. depth: 0 is read at once, 1 is folded in a comment and printed on a terminal, 2 is on pages only. gist: what it holds, in a line.
 
     Sections inside are its parts. menu: its name in the contents of a page; printed: unfolded on paper; folded: only inside, opens on a click.
+    look: cause, with its number.
     """
 
     kind: ClassVar[str] = "section"
@@ -198,16 +215,27 @@ class Section:
     folded: bool = False
     columns: bool = False
     open: bool = False
+    look: str = ""
+    number: str = ""
 
 
-Block = Line | Items | Table | Listing | Figure | Section
+Block = Line | Items | Table | Listing | Figure | Lanes | Section
 
 
-def grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[Span | Cell]], right: Collection[int] = (), **settings: Any) -> Table:  # fmt: skip
+def grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[Span]], right: Collection[int] = (), **settings: Any) -> Table:  # fmt: skip
     """A table of texts. right: columns of figures; settings: as those of `Table`."""
     listed = [Row([one if isinstance(one, Cell) else _cell(one) for one in row]) for row in rows]
     of = [Head(text, right=place in right) for place, text in enumerate(heads)]
     return Table(name, "", of, listed, **{"look": "plain", **settings})
+
+
+def facts(
+    name: str, found: Sequence[tuple[str, Sequence[Cell]]], *, depth: int = 3, look: str = "facts"
+) -> Table:
+    """Names, and what is known of each."""
+    return Table(
+        name, "", [Head("")] * 2, [Row([Cell(term), *said]) for term, said in found], look=look, depth=depth
+    )
 
 
 def without(table: Table, look: str) -> Table:
@@ -230,7 +258,7 @@ def _columns(table: Table, kept: Sequence[int]) -> Table:
     )
 
 
-def _cell(span: Span) -> Cell:
+def _cell(span: str | Link) -> Cell:
     return (
         Cell(span.text, link=span.to) if isinstance(span, Link) else Cell(span, code=isinstance(span, Code))
     )
@@ -238,21 +266,22 @@ def _cell(span: Span) -> Cell:
 
 def span_kind(span: Span) -> str:
     """Name the kind of a span for a template: link, code, strong, fill or text."""
-    kinds = {Link: "link", Code: "code", Strong: "strong", Fill: "fill"}
+    kinds = {Link: "link", Code: "code", Strong: "strong", Fill: "fill", Cell: "cell"}
     return kinds.get(type(span), "text")
 
 
 def printed(section: Section, depth: int) -> list[Block]:
     """What text formats show of a section and its parts, down to a depth: tables, and lines that say more than what the section is."""
+    of_pages = ("lead", "aside", "missing", "head", *["brief"] * (depth > 1))
     found: list[Block] = []
     for one in section.blocks:
-        if isinstance(one, Section):
+        if isinstance(one, Section) and one.look:
+            found += [replace(one, blocks=printed(one, depth))] if one.depth <= depth else []
+        elif isinstance(one, Section):
             found += printed(one, depth) if one.depth <= depth else []
         elif isinstance(one, Table):
             found += [one] if one.depth <= depth else []
-        elif not isinstance(one, Figure) and not (
-            isinstance(one, Line) and one.look in ("lead", "aside", "missing", "head")
-        ):
+        elif not isinstance(one, Figure | Lanes) and not (isinstance(one, Line) and one.look in of_pages):
             found.append(one)
     return found
 

@@ -136,6 +136,13 @@ def print_section(console: Console, section: blocks.Section, depth: int, top: in
         )
 
 
+def print_numbered(console: Console, of: blocks.Section, top: int) -> None:
+    """Print a section under its number, what text formats show of it below its title."""
+    print_line(console, (f"{of.number}. {of.title}", "bold"), hang=3)
+    for one in blocks.printed(of, 1):
+        _print_block(console, one, top, indent=5)
+
+
 def print_document(console: Console, of: blocks.Section) -> None:
     """Print a document whole, but for its title and its pictures."""
     for one in of.blocks:
@@ -152,27 +159,38 @@ def print_titled(console: Console, of: blocks.Section) -> None:
     print_document(console, of)
 
 
-def _print_block(console: Console, one: blocks.Block, top: int, *, titled: bool = True) -> None:
+def _print_block(
+    console: Console, one: blocks.Block, top: int, *, titled: bool = True, indent: int = 2
+) -> None:
     if isinstance(one, blocks.Table):
         print_block_table(console, one, top, titled=titled)
     elif isinstance(one, blocks.Items):
         for item in one.items:
             print_line(console, *_styled(item, "dim" if one.look == "facts" else ""), hang=2)
     elif isinstance(one, blocks.Line):
-        style = {"note": "dim", "first": "bold"}.get(one.look, "")
+        style = {"note": "dim", "brief": "dim", "first": "bold"}.get(one.look, "")
         first = one.look == "first"
-        print_line(console, *_styled(one.spans, style), indent=0 if first else 2, hang=0 if first else 2)
+        spans = one.spans if one.look != "size" else [part for each in one.spans for part in ("; ", each)][1:]
+        print_line(
+            console,
+            *_styled(spans, style),
+            indent=0 if first else indent,
+            hang=0 if first or indent > 2 else 2,
+        )
 
 
 def _styled(spans: Sequence[blocks.Span], style: str) -> list[tuple[str, str]]:
-    return [
-        (spoken([one]), f"bold {style}".strip() if isinstance(one, blocks.Strong) else style) for one in spans
-    ]
+    def of(span: blocks.Span) -> str:
+        if isinstance(span, blocks.Cell):
+            return _COLOURS.get(span.tone, style)
+        return f"bold {style}".strip() if isinstance(span, blocks.Strong) else style
+
+    return [(spoken([one]), of(one)) for one in spans]
 
 
 def spoken(spans: Sequence[blocks.Span]) -> str:
     """A line as plain text."""
-    return "".join(span.text if isinstance(span, blocks.Link) else span for span in spans)
+    return "".join(span if isinstance(span, str) else span.text for span in spans)
 
 
 def print_block_table(console: Console, table: blocks.Table, top: int, *, titled: bool = True) -> None:

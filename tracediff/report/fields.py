@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracediff.model import GateOutcome, KernelRow, KernelSide, OddRun, Result
+from tracediff.model import FindingPart, GateOutcome, KernelRow, KernelSide, OddRun, PhaseDelta, Result
 from tracediff.model.common import ABSENT, Evidence
 from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkRow, PayloadRow
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
 from tracediff.model.show import Show
-from tracediff.report import launch_words, names, palette, show_words, units, words, workloads
+from tracediff.report import launch_words, names, palette, phase_table, show_words, units, words, workloads
 from tracediff.report.blocks import Cell
+from tracediff.report.escape import shorten
 from tracediff.report.values import Context, Value, number
 
 _SIDES = ("baseline", "candidate")
@@ -315,6 +316,23 @@ def _tenths(value: float) -> str:
     return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
 
 
+# Causes
+
+
+def cause(key: str, small: str = "") -> Cell:
+    """A cause with the colour of its category; all kernels have that of compute."""
+    return Cell(words.cause(key), swatch="compute" if key.startswith("kernel") else key, small=small)
+
+
+def _part(row: FindingPart, context: Context) -> Cell:
+    named = [shorten(value, 70) for name, value in words.place(row.where) if name != "phase"]
+    return cause(row.cause, ", ".join(named + ["follows from the others"] * row.follows))
+
+
+def _elsewhere(row: PhaseDelta, context: Context) -> str:
+    return f"{row.phase}, {phase_table.NAMES[row.part]}"
+
+
 # What was read
 
 
@@ -327,6 +345,10 @@ def _fingerprint(row: Run, context: Context) -> Cell:
 
 
 VALUES: dict[str, Value] = {
+    "part": _part,
+    "elsewhere": _elsewhere,
+    "cause_size": lambda row, context: Cell(words.brief_size(row, context.step), row.delta_ns),
+    "cause_evidence": lambda row, context: words.evidence(row, context.report),
     "outcome": _outcome,
     "gate_interval": _gate_interval,
     "waiver": _waiver,

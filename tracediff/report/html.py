@@ -14,12 +14,12 @@ from markupsafe import Markup
 from tracediff.model import Result
 from tracediff.report import (
     blocks,
+    findings,
     first,
     lanes,
     names,
     palette,
     phase_table,
-    phrases,
     pictures,
     rows,
     sections,
@@ -51,7 +51,8 @@ def render_html(result: Result) -> str:
         first_lines=first.lines(result),
         phases=sections.phases(result, phase_table.short(phase_table.lines(result))),
         comment=render_markdown(result),
-        insights=phrases.remarks(result),
+        causes=findings.first(result),
+        findings=findings.section(result),
         timelines=lanes.drawn(result),
         lanes=Markup(lanes.data(result)),  # JSON, of which no letter begins a tag
         pictures=pictures.for_page(result),
@@ -60,7 +61,7 @@ def render_html(result: Result) -> str:
         asked=sections.asked(result),
         sections=sections.sections(result),
         **own_files(["lanes.js"]),
-        **helpers() | {"cut": lambda found, limit=rows.PAGE: rows.cut(found, limit)},
+        **helpers(),
     )
 
 

@@ -15,6 +15,7 @@ from tracediff.report import (
     beside,
     blocks,
     document,
+    findings,
     first,
     launch_words,
     phrases,
@@ -150,7 +151,7 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> di
     return {
         "what": Markdown(f"**{verdict.sign} {markdown_prose(what, 700)}**"),
         "lines": others,
-        "causes": sections.causes(result, causes[:CAUSES], width, page),
+        "causes": findings.in_lines(result, causes[:CAUSES], width, page),
         "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
         "differs": next(
             (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""

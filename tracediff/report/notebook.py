@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
-from tracediff.report import first, pictures, sections, show, waterfall, words
+from tracediff.report import findings, first, pictures, sections, show, waterfall, words
 from tracediff.report.blocks import Block, Figure, Line, Section
 from tracediff.report.escape import neutral
 from tracediff.report.html import helpers
@@ -29,7 +29,7 @@ def comparison_html(result: Result) -> str:
     causes, small = words.listed(result)
     parts: list[Block] = [*(Line([text]) for text in others), sections.phases_in_text(result), _fall(result)]
     if causes:
-        parts.append(Section("", "Causes", [sections.causes(result, causes[:CAUSES])]))
+        parts.append(Section("", "Causes", [findings.in_lines(result, causes[:CAUSES])]))
     if more := len(causes[CAUSES:]) + len(small):
         parts.append(Line([f"{more} more: .findings"]))
     return _render([Section("", what, parts)], verdict.tone)

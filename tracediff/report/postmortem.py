@@ -18,6 +18,7 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.report import (
     beside,
     document,
+    findings,
     first,
     html,
     launch_words,
@@ -219,7 +220,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
-    blocks: list[Block] = [sections.causes(result, main[:FIRST], 140)] if main else []
+    blocks: list[Block] = [findings.in_lines(result, main[:FIRST], 140)] if main else []
     if not main and not launch_words.by_launch(result):
         blocks.append(_line("No single cause holds 1 % of the step."))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
@@ -287,54 +288,8 @@ def _evidence(result: Result) -> list[Section]:
 
 
 def _evidence_of(finding: Finding, result: Result) -> Section:
-    evidence, unit = finding.evidence, words.unit(result)
-    scale = words.finding_scale([finding])
-    items: list[list[Span]] = []
-    if both := words.both_sides(finding, scale, "→"):
-        tests = (
-            ""
-            if finding.q_value is None
-            else f"; q {units.probability(finding.q_value)}, corrected for many places"
-        )
-        low, high = scale.signed(finding.ci_low_ns), scale.delta(finding.ci_high_ns)
-        items.append([f"{both} per {unit}; a repeat would show {low} to {high} (95 %){tests}"])
-    items.append(
-        [Strong(f"{words.evidence(finding, result).capitalize()}: "), words.LEVELS[finding.level][1]]
-    )
-    place: list[Span] = []
-    for name, value in words.place(finding.where):
-        place += [f"{', ' if place else 'At '}{name} ", Code(value)]
-    if place:
-        items.append(place)
-    if parts := words.parts_line(finding, scale):
-        items.append([f"Parts: {parts}"])
-    if elsewhere := words.elsewhere(finding, scale):
-        items.append([f"The same cause elsewhere: {elsewhere}"])
-    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
-        runs = (
-            ", ".join(map(scale.number, of)) for of in (evidence.runs_baseline_ns, evidence.runs_candidate_ns)
-        )
-        items.append([f"Each run, {scale.unit} per {unit}: baseline {next(runs)}; candidate {next(runs)}"])
-    if evidence.count_baseline is not None and evidence.count_candidate is not None:
-        counts = " → ".join(map(units.count, (evidence.count_baseline, evidence.count_candidate)))
-        items.append([f"{words.sentence(words.what_is_counted(finding))}: {counts}"])
-    if finding.note:
-        items.append([finding.note])
-    blocks: list[Block] = [Items(items)]
-    if evidence.moments:
-        blocks += [_line(f"Where to look in {words.viewer(result)}:"), _moments(finding)]
-    return _part(f"Cause {finding.rank}: {words.sentence(finding.title)}", blocks)
-
-
-def _moments(finding: Finding) -> Table:
-    rows: list[list[Span]] = [
-        [
-            moment.side, Code(moment.run), f"{moment.start_ns / 1e9:.6f} s",
-            f"{moment.what}, {(moment.end_ns - moment.start_ns) / 1e3:,.1f} us",
-        ]
-        for moment in finding.evidence.moments
-    ]  # fmt: skip
-    return grid("moments", ["Side", "Capture", "From", ""], rows, right=(2,))
+    of = findings.cause(result, finding, words.finding_scale([finding]))
+    return _part(f"Cause {finding.rank}: {of.title}", [_told(one, of.title) for one in printed(of, 2)])
 
 
 def _measurements(result: Result) -> list[Section]:
@@ -535,16 +490,7 @@ def _small_causes(result: Result) -> list[Section]:
     rest = [*main[MOST:], *small]
     if not rest:
         return []
-    rows: list[list[Span]] = [
-        [
-            f"{one.rank}", words.sentence(one.title), words.brief_size(one, words.unit(result)),
-            words.evidence(one, result),
-        ]
-        for one in rest[:LISTED]
-    ]  # fmt: skip
-    left = max(0, len(rest) - LISTED)
-    heads = ["", "Cause", "Change", "Evidence"]
-    return [_part("Smaller causes", [grid("causes", heads, rows, right=(0,), left=left, field="findings")])]
+    return [_part("Smaller causes", [_told(findings.smaller(result, rest, LISTED), "Smaller causes")])]
 
 
 def _queries(result: Result) -> list[Section]:

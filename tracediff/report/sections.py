@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tracediff.model import Finding, KernelAnswer, KernelRow, PhaseTimes, Result
+from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -37,16 +37,14 @@ from tracediff.report.blocks import (
     Head,
     Items,
     Line,
-    Link,
     Listing,
     Row,
     Section,
     Span,
-    Strong,
     Table,
     grid,
 )
-from tracediff.report.escape import shorten
+from tracediff.report.blocks import facts as facts_of
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 
@@ -213,26 +211,6 @@ def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
     return found
 
 
-def causes(report: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
-    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
-    items = []
-    for one in found:
-        title = words.sentence(shorten(one.title, width))
-        held = words.held(report, one) if one.level != "within_noise" else ""
-        facts = [
-            words.brief_size(one, _step(report)),
-            ", ".join(text for text in (words.evidence(one, report), held) if text),
-            words.explains(one, report),
-            words.parts_line(one, words.finding_scale([one])),
-        ]
-        name: Span = Link(title, f"finding-{one.rank}", page) if page else Strong(title)
-        item = [name, f": {'; '.join(text for text in facts if text)}"]
-        for what, value in words.places(one)[:2]:
-            item += [f"; {what} ", Code(shorten(value, min(width, 60)))]
-        items.append(item)
-    return Items(items)
-
-
 # The step and its steps
 
 
@@ -282,15 +260,10 @@ def _wait(one: IdleCause, number: int) -> Cell:
         at = one.longest
         size = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
         facts.append(("longest", [Cell(f"{size} in {at.run}, from {at.start_ns} to {at.end_ns} ns")]))
-    more: list[Block] = [_facts("place", facts)]
+    more: list[Block] = [facts_of("place", facts)]
     if one.query and number < _WITH_SQL:
         more.append(Listing(one.query, "sql"))
     return Cell(words.sentence(one.title), more=more)
-
-
-def _facts(name: str, facts: Sequence[tuple[str, Sequence[Cell]]]) -> Table:
-    listed = [Row([Cell(term), *said]) for term, said in facts]
-    return Table(name, "", [Head("")] * 2, listed, look="facts", depth=3)
 
 
 def _steps(report: Report) -> Section | None:
@@ -580,7 +553,7 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
     facts += [("counters", [Cell(text, link=anchor)]) for anchor, text in notes]
     if row.range:
         facts.append(("range", [Cell(row.range, code=True)]))
-    found: list[Block] = [_facts("kernel", facts)]
+    found: list[Block] = [facts_of("kernel", facts)]
     strata = [one for one in row.strata if one.stratum < len(report.strata)]
     if strata:
         by_workload = table(report, "kernel workloads", strata, look="plain", depth=3)

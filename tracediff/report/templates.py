@@ -97,6 +97,8 @@ def _span(span: Span, width: int = 160) -> Markdown:
     if isinstance(span, Link):
         text = markdown_prose(span.text)
         return Markdown(f"[**{text}**]({span.page}#{span.to})") if span.page else text
+    if isinstance(span, Cell):
+        return markdown_prose(f"{span.text} {span.small}")
     if isinstance(span, Code):
         return markdown_code(span, width)
     text = markdown_prose(span)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from tracediff.model import Finding, Result
+from tracediff.model import Result
 from tracediff.report import (
+    findings,
     first,
     phrases,
     remarks,
     sections,
-    units,
     waterfall,
     words,
     workloads,
@@ -27,6 +27,7 @@ from tracediff.report.console import (
     print_heading,
     print_line,
     print_more,
+    print_numbered,
     print_section,
     print_table,
     print_titled,
@@ -107,37 +108,13 @@ def _findings(result: Result, console: Console, top: int) -> None:
     shown = causes[:top]
     scale = words.finding_scale(shown)
     print_heading(console, "Causes")
-    for finding in shown:
-        _finding(finding, scale, result, console)
+    for one in shown:
+        print_numbered(console, findings.cause(result, one, scale), top)
     print_more(console, len(causes) - len(shown))
     if small:
         print_line(console, (words.smaller(len(small)), "dim"), hang=2)
     for text in phrases.remarks(result):
         print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)
-
-
-def _finding(finding: Finding, scale: units.Scale, result: Result, console: Console) -> None:
-    noise = finding.level == "within_noise"
-    colour = "" if noise else "red" if finding.delta_ns > 0 else "green"
-    print_line(console, (f"{finding.rank}. {words.sentence(finding.title)}", "bold"), hang=3)
-    facts = [
-        words.evidence(finding, result),
-        "" if noise else words.held(result, finding),
-        words.explains(finding, result),
-        words.both_sides(finding, scale, "->"),
-    ]
-    text = "; ".join(one for one in facts if one)
-    print_line(console, (words.size(finding, scale, words.unit(result)), colour), f"; {text}", indent=5)
-    lines = [
-        ("of it: ", shorten(words.parts_line(finding, scale), 300)),
-        ("at: ", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(finding))),
-        ("elsewhere: ", words.elsewhere(finding, scale)),
-        ("note: ", finding.note),
-        ("next: ", finding.next),
-    ]
-    for name, text in lines:
-        if text:
-            print_line(console, (name, "dim"), text, indent=5)
 
 
 def _doubts(result: Result, console: Console) -> None:

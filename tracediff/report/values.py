@@ -19,7 +19,7 @@ from tracediff.report.blocks import EMPTY, Cell, Head, Part, Row, Table
 from tracediff.report.escape import shorten
 
 Value = Callable[[Any, "Context"], Any]
-_SHARED = {"ns", "times", "signed", "interval"}  # kinds of times on the scale of the whole table
+_SHARED = {"ns", "times", "signed", "delta", "interval"}  # kinds of times on the scale of the whole table
 _LEFT = {"name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes", "said", "bars"}  # fmt: skip
 _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "name between", "match": "match", "interval": "ci",
           "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
@@ -400,6 +400,7 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "interval": _interval,
     "ns": _figure(lambda item, scale: scale.number(item)),
     "each": _figure(lambda item, scale: scale.number(item)),
+    "delta": lambda item, scale, row: Cell(scale.signed(item), item, tone(item, row.level)),
     "signed": _figure(lambda item, scale: scale.signed(item)),
     "time": _figure(lambda item, scale: scale.time(item)),
     "millis": _figure(lambda item, scale: f"{item / 1e6:,.3f}"),

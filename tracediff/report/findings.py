@@ -1,0 +1,265 @@
+"""Causes as blocks, the same for every output: in a line each, as the list of the first screen, and with all that is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tracediff.kernels.names import short
+from tracediff.model import Finding, Result
+from tracediff.model.pictures import CropSide
+from tracediff.report import fields, phrases, rows, units, values, words
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Items,
+    Lanes,
+    Line,
+    Link,
+    Listing,
+    Section,
+    Span,
+    Strong,
+    Table,
+    facts,
+    grid,
+)
+from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
+from tracediff.report.pictures import runs
+from tracediff.report.sections import table
+
+_AT_ONCE, _MOST = 3, 60  # causes that a page has unfolded, and at all
+
+
+def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
+    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
+    items = []
+    for one in found:
+        title = words.sentence(shorten(one.title, width))
+        held = words.held(result, one) if one.level != "within_noise" else ""
+        said = [
+            words.brief_size(one, words.unit(result)),
+            ", ".join(text for text in (words.evidence(one, result), held) if text),
+            words.explains(one, result),
+            words.parts_line(one, words.finding_scale([one])),
+        ]
+        name: Span = Link(title, f"finding-{one.rank}", page) if page else Strong(title)
+        item = [name, f": {'; '.join(text for text in said if text)}"]
+        for what, value in words.places(one)[:2]:
+            item += [f"; {what} ", Code(shorten(value, min(width, 60)))]
+        items.append(item)
+    return Items(items)
+
+
+def first(result: Result, most: int = 5) -> Section:
+    """The causes of the first screen: how much of the change each is, how sure it is, what it is made of; and how many more there are."""
+    listed, small = words.listed(result)
+    found: list[Block] = []
+    if listed:
+        found.append(Items([_beside_its_size(one, result) for one in listed[:most]], "sizes"))
+    else:
+        found.append(Line([_none(result)]))
+    counts = (("more cause", len(listed[most:])), ("smaller one", len(small)))
+    if more := " and ".join(units.counted(count, noun) for noun, count in counts if count):
+        found.append(Line([Link(more, "findings")], "note"))
+    if result.warnings:
+        count = units.counted(len(result.warnings), "warning")
+        found.append(Line([Link(count, "warnings"), f": {shorten(result.warnings[0].message, 140)}"], "note"))
+    return Section("", say("differences" if result.verdict == "not_comparable" else "causes"), found)
+
+
+def _beside_its_size(one: Finding, result: Result) -> list[Span]:
+    title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
+    parts = words.parts_line(one, units.scale_for([one.delta_ns]))
+    size = units.prose([one.delta_ns]).signed(one.delta_ns)
+    return [
+        Cell(size, one.delta_ns, values.tone(one.delta_ns, one.level)), title, " ", _sure(one, result),
+        *(f" {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
+    ]  # fmt: skip
+
+
+def _sure(one: Finding, result: Result, small: str = "") -> Cell:
+    return Cell(
+        words.evidence(one, result), title=words.LEVELS[one.level][1], mark=f"lv lv-{one.level}", small=small
+    )
+
+
+def _none(result: Result) -> str:
+    """Why no cause is listed."""
+    if result.verdict == "not_comparable":
+        return say("none_judged")
+    if result.launched:
+        return say("none_but_launches")
+    return say("none_large" if result.findings else "none_moved")
+
+
+def section(result: Result) -> Section:
+    """The causes with all that is known of them, remarks, and those that may be noise."""
+    listed, small = words.listed(result)
+    shown = listed[:_MOST]
+    lead = say("largest_first") if listed and result.verdict != "not_comparable" else _none(result)
+    found: list[Block] = [Line([lead], "lead")] if listed or not small else []
+    scale = words.finding_scale(shown)
+    found += [cause(result, one, scale, folded=at >= _AT_ONCE) for at, one in enumerate(shown)]
+    if len(listed) > _MOST:
+        found.append(Line([say("rows_left_short", left=f"{len(listed) - _MOST}", field="findings")], "note"))
+    if said := phrases.remarks(result):
+        found.append(Section("insights", phrases.REMARK, [Items([[text] for text in said])]))
+    if small:
+        title = say("causes_smaller", causes=units.counted(len(small), "smaller cause"))
+        found.append(Section("", title, [smaller(result, small, _MOST, anchors=True)], folded=True))
+    return Section("findings", "Causes", found, menu="Causes")
+
+
+def smaller(result: Result, found: Sequence[Finding], limit: int, *, anchors: bool = False) -> Table:
+    """Causes in a table."""
+    return table(
+        result, "causes", found, limit=limit, look="plain", ids=lambda one: f"finding-{one.rank}" if anchors else "",
+    )  # fmt: skip
+
+
+def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = False) -> Section:
+    """All that is known of a cause. Text formats have its place and its parts in lines, pages and post-mortems in tables."""
+    said: list[Block] = [Line(_size(one, result, scale), "size")]
+    if one.next:
+        said.append(Line([Strong("Next:"), f" {one.next}"]))
+    if one.note:
+        said.append(Line([one.note], "note"))
+    for what, text in (
+        ("of it", shorten(words.parts_line(one, scale), 300)),
+        ("at", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(one))),
+        ("elsewhere", words.elsewhere(one, scale)),
+    ):
+        if text:
+            said.append(Line([f"{what}: {text}"], "brief"))
+    said.append(_where(one, result))
+    strip = runs.run_strip(one)
+    figure = [Figure(strip.svg, say("run_dots"))] if strip else []
+    found: list[Block] = [Section("", "", [Section("", "", said, depth=1), *figure], columns=True, depth=1)]
+    if one.evidence.crop and result.timelines:
+        found.append(_crop(one, result))
+    if one.parts:
+        own = sorted(one.parts, key=lambda part: part.follows)
+        found.append(
+            table(result, "parts", own, title=say("parts_of", rank=f"{one.rank}"), look="plain", depth=2)
+        )
+    if one.phases:
+        found.append(
+            table(
+                result,
+                "elsewhere",
+                one.phases,
+                title=say("elsewhere_of", rank=f"{one.rank}"),
+                look="plain",
+                depth=2,
+            )
+        )
+    if one.evidence.moments:
+        sides = ", ".join(moment.side for moment in one.evidence.moments)
+        title = say("open_in", viewer=words.viewer(result), sides=sides)
+        found.append(Section("", title, [replace(_moments(one), caption=title)], folded=True))
+    if one.evidence.query:
+        found.append(Section("", say("sql"), _queries(one), folded=True, depth=3))
+    return Section(
+        f"finding-{one.rank}", words.sentence(one.title), found, depth=1, look="cause", number=f"{one.rank}", folded=folded,
+        gist=scale.delta(one.delta_ns),
+    )  # fmt: skip
+
+
+def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
+    noise = one.level == "within_noise"
+    q = "" if one.q_value is None else f"q {units.probability(one.q_value)}"
+    texts = (
+        "" if noise else words.held(result, one),
+        words.explains(one, result),
+        words.both_sides(one, scale, "->"),
+    )
+    return [
+        Cell(words.size(one, scale, words.unit(result)), one.delta_ns, values.tone(one.delta_ns, one.level)),
+        _sure(one, result, q),
+        *(Cell(text) for text in texts if text),
+    ]  # fmt: skip
+
+
+def _where(one: Finding, result: Result) -> Table:
+    """Its place, what was counted, and each run."""
+    evidence = one.evidence
+    told = [("cause", fields.cause(one.cause))]
+    told += [(name, Cell(value, code=True)) for name, value in words.place(one.where)]
+    if evidence.count_baseline is not None and evidence.count_candidate is not None:
+        both = units.arrow(map(units.count, (evidence.count_baseline, evidence.count_candidate)))
+        told.append((words.what_is_counted(one), Cell(both)))
+    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
+        scale = words.finding_scale([one])
+        for side, listed in (
+            ("baseline", evidence.runs_baseline_ns),
+            ("candidate", evidence.runs_candidate_ns),
+        ):
+            told.append(
+                (f"{side} runs, {scale.unit}", Cell(", ".join(map(scale.number, listed[: rows.PAGE]))))
+            )
+    return facts("where", [(name, [cell]) for name, cell in told], depth=2, look="where")
+
+
+def _crop(one: Finding, result: Result) -> Lanes:
+    """Where it happens in a step of both sides, aligned."""
+    crop = one.evidence.crop
+    assert crop is not None and result.timelines is not None
+    if crop.anchor < 0:
+        aligned = say("aligned_at_step")
+    else:
+        name = shorten(short(result.timelines.names[crop.anchor]), 64)
+        aligned = say("aligned_at_end" if crop.at_end else "aligned_at_start", kernel=name)
+    ranks = len(result.ranks) > 1
+    heads = [
+        _crop_head(side, of, ranks)
+        for side, of in (("baseline", crop.baseline), ("candidate", crop.candidate))
+        if of
+    ]
+    label = say("crop", rank=f"{one.rank}", aligned=aligned)
+    return Lanes("crop", str(one.rank), label, heads, say("crop_zero", aligned=aligned))
+
+
+def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
+    step = [] if of.number is None else [f"step {of.number}"]
+    rank = [f"rank {of.rank}"] * ranks
+    said: list[Span] = [Strong(side), " " + ", ".join([shorten(of.run, 40), *step, *rank])]
+    if not of.lengths:
+        return [*said, say("crop_none")]
+    return [*said, say("crop_marked"), Cell(units.scale_for(of.lengths).time(max(of.lengths)), tone="slower")]
+
+
+def _moments(one: Finding) -> Table:
+    listed: list[list[Span | Cell]] = []
+    for at in one.evidence.moments[: rows.PAGE]:
+        length = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
+        listed.append([at.side, Code(at.run), f"{at.start_ns}", f"{at.end_ns}", f"{at.what}, {length}"])
+        if at.step_start_ns is not None and at.step_end_ns is not None:
+            length = units.scale_for([at.step_end_ns - at.step_start_ns]).time(
+                at.step_end_ns - at.step_start_ns
+            )
+            whole = say("moment_step", length=length)
+            if at.cause_ns is not None:
+                whole = say(
+                    "moment_step_of", length=length, size=units.scale_for([at.cause_ns]).time(at.cause_ns)
+                )
+            listed.append([at.side, Code(at.run), f"{at.step_start_ns}", f"{at.step_end_ns}", whole])
+    return grid("moments", ["Side", "Capture", "From, ns", "To, ns", "What"], listed, right=(2, 3), depth=2)
+
+
+def _queries(one: Finding) -> list[Block]:
+    found: list[Block] = [
+        Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both")]),
+        Listing(one.evidence.query, "sql"),
+    ]
+    for at in one.evidence.moments:
+        if at.query and at.cause_ns is not None:
+            size = units.scale_for([at.cause_ns]).time(at.cause_ns)
+            found += [
+                Line([Code(f"tracediff query {at.run}"), say("query_of_moment", size=size)]),
+                Listing(at.query, "sql"),
+            ]
+    return found
