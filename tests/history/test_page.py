@@ -99,12 +99,13 @@ def test_segments_say_in_what_they_differ():
 
 def test_what_was_left_out_is_said():
     said = " ".join(printed(history(12), torn=["0123.json"]).split())
-    assert "1 file is not whole and left out (0123.json)" in said
+    assert "Left out, not whole: 1 file (0123.json)" in said
     other = [
         msgspec.structs.replace(one, pinned="v0" if at < 2 else "v1") for at, one in enumerate(history(12))
     ]
-    assert "2 points were measured against another baseline than the pinned v1 (v0)" in " ".join(
-        printed(other).split()
+    assert (
+        "Not in its drift, measured against another baseline than the pinned v1: 2 points (v0)"
+        in " ".join(printed(other).split())
     )
 
 
@@ -139,7 +140,7 @@ def test_its_json_is_rendered_again(tmp_path):
     done = CliRunner().invoke(cli, ["report", str(saved), "--html", str(page), "--md", str(text), "-q"])
     assert done.exit_code == 0, done.output
     assert page.read_text(encoding="utf-8") == render_html(found)
-    assert text.read_text(encoding="utf-8").startswith(f"**{markdown_prose(headline(found))}**")
+    assert text.read_text(encoding="utf-8").startswith(f"# {markdown_prose(headline(found))}\n")
 
 
 def test_segments_and_links_are_on_the_page(page):

@@ -17,7 +17,8 @@ from tests.report.tags import tags
 from tracediff.model import Result
 from tracediff.model.common import Change
 from tracediff.model.show import Show
-from tracediff.report import blocks, fields, html, sections, templates, units, values
+from tracediff.report import blocks, fields, sections, templates, units, values
+from tracediff.report import page as pages
 from tracediff.report.blocks import Cell, Code, Head, Items, Line, Link, Listing, Row, Section, Table
 from tracediff.report.console import print_section
 
@@ -199,7 +200,7 @@ def page(name: str) -> Section:
 
 def rendered(name: str) -> str:
     template = '{% import "blocks.html.j2" as b with context %}{{ b.menu([one]) }}{{ b.fold(one) }}'
-    return templates.html_environment().from_string(template).render(one=page(name), **html.helpers())
+    return templates.html_environment().from_string(template).render(one=page(name), **pages.helpers())
 
 
 @pytest.mark.parametrize("name", HARMFUL)

@@ -168,6 +168,6 @@ def test_templates_are_found_in_an_installed_package(tmp_path: Path, monkeypatch
     packed = tmp_path / "site" / "tracediff" / "_templates"
     packed.mkdir()
     monkeypatch.undo()
-    shutil.copy(templates.folder() / "report.html.j2", packed)
+    shutil.copy(templates.folder() / "page.html.j2", packed)
     monkeypatch.setattr(templates, "__file__", str(module))
     assert templates.folder() == packed

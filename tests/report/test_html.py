@@ -22,7 +22,8 @@ from tracediff.model import (
     Where,
 )
 from tracediff.report import words
-from tracediff.report.html import render_html, typography
+from tracediff.report.html import render_html
+from tracediff.report.page import typography
 
 RESULTS = {
     "full": sample.full(),

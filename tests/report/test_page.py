@@ -328,7 +328,7 @@ def test_both_sides_can_be_aligned_at_a_kernel(page) -> None:
 
 
 def test_timelines_of_other_workloads_open_on_demand(page) -> None:
-    closed = page.locator(".tl-more").first
+    closed = page.locator("#timelines > details").first
     assert closed.locator("canvas").count() == 0
     closed.locator("summary").first.click()
     opened(closed.locator("canvas"))
@@ -370,7 +370,7 @@ def test_without_javascript_everything_is_there(browser, files) -> None:
         opened(one.page.locator(f"#{part}"))
     figure = one.page.locator("#timeline-0")
     assert figure.get_by_text("Drawn by the script of this page.").is_visible()
-    assert figure.locator("tbody tr").count() > 5  # the step in numbers
+    assert one.page.locator("#timelines table").first.locator("tbody tr").count() > 5  # the step in numbers
     one.page.locator("#kernels .long summary").first.click()
     opened(one.page.locator("#kernels dl.kernel").first)
     one.close()

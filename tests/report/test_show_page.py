@@ -70,7 +70,7 @@ def test_nothing_is_asked_for_and_nothing_is_said(browser, files, name) -> None:
 def test_rows_add_up_as_they_are_shown(browser, files) -> None:
     one = Watched(browser, files("runs"))
     values = [float(value) for value in column(one.page, "accounting", 2) if not value.startswith("not")]
-    step = float(one.page.locator(".verdict .figures data").get_attribute("value"))
+    step = float(one.page.locator(".verdict .size data").get_attribute("value"))
     assert sum(values) == pytest.approx(step)
     texts = one.page.locator(".bars tbody td.n:nth-child(3)").all_inner_texts()
     total = one.page.locator(".bars tfoot td.n").first.inner_text()

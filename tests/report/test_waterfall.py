@@ -88,7 +88,7 @@ def test_not_captured_is_said_and_has_no_size() -> None:
         ("gc", False, "not captured"),
         ("gil_wait", False, "not captured"),
     ]
-    assert waterfall.notes(figure)[1:] == ["Python GC: not captured", "GIL wait: not captured"]
+    assert waterfall.notes(figure)[1:] == ["Python GC: not captured.", "GIL wait: not captured."]
 
 
 def test_the_text_figure_places_bars_end_to_end() -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.model import Note
-from tracediff.report import beside, blocks, templates, values, words
+from tracediff.report import beside, blocks, document, values, words
 from tracediff.report.blocks import Block, Cell, Code, Items, Line, Section, Strong, Table
 from tracediff.report.console import TONES, has_unicode, print_line, print_section, spoken
 from tracediff.report.escape import neutral
-from tracediff.report.html import helpers, own_files
+from tracediff.report.markdown import said_by
+from tracediff.report.page import Page, render
 from tracediff.report.rows import PAGE
 
 if TYPE_CHECKING:
@@ -85,17 +86,18 @@ def render_terminal(report: Report, console: Console, top: int = 10) -> None:
 def render_markdown(report: Report, top: int = 10) -> str:
     """The report as Markdown; `top`: rows of a table."""
     _, sign, text, section = _opened(report)
-    template = templates.markdown_environment().get_template("companion.md.j2")
-    shown = blocks.printed(section, 1)
-    return template.render(r=report, title=sign + text, shown=shown, top=top, width=_WIDTH)
+    whole = Section("", sign + text, blocks.printed(section, 1))
+    return document.markdown([whole], level=2, width=_WIDTH, note=said_by(report.tool, "every_row_of_it"))
 
 
 def render_html(report: Report) -> str:
     """The report as a page."""
     found, sign, text, section = _opened(report)
     renderer = beside.renderer(found)
-    template = templates.html_environment().get_template("companion.html.j2")
-    return template.render(
-        r=report, title=sign + text, section=section, tone=renderer.tone(found), sides=renderer.sides(found),
-        terms=blocks.Section("reading", "How to read this", [renderer.TERMS]), comment=render_markdown(report), **own_files(), **helpers(),
+    terms = Section("reading", "How to read this", [renderer.TERMS], menu="How to read")
+    sides = zip(("baseline", "candidate"), renderer.sides(found), strict=True)
+    page = Page(
+        title=sign + text, heading=sign + text, tone=renderer.tone(found), sides=list(sides), sections=[section, terms], tool=report.tool,
+        comment=render_markdown(report), skip=section.id,
     )  # fmt: skip
+    return render(page)

@@ -81,11 +81,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), sizes (each after its size), plain."""
+    """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), sizes (each after its size), alerts, plain."""
 
     kind: ClassVar[str] = "items"
     items: Sequence[Sequence[Span]]
-    look: Literal["plain", "facts", "warn", "boxes", "sizes"] = "plain"
+    look: Literal["plain", "facts", "warn", "boxes", "sizes", "alerts"] = "plain"
 
 
 PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Delta", "change": "Change"}
@@ -172,13 +172,17 @@ class HasHtml(Protocol):
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with what it shows. text: the same for who sees no pictures; file: where it lies beside a document. Text formats leave one without them out."""
+    """A drawing with what it shows. text: the same for who sees no pictures; file: where it lies beside a document. Text formats leave one without them out.
+
+    look: wide, drawn (a picture that fills the page), half (of half a page).
+    """
 
     kind: ClassVar[str] = "figure"
-    svg: HasHtml
+    svg: HasHtml | str
     caption: str
     text: str = ""
     file: str = ""
+    look: str = "wide"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from tracediff.model import CallFact, Finding, FindingPart, Shares
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
 from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
+from tracediff.report.units import counted
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ def named(finding: Finding) -> str:
     if facts.late_rank is not None:
         return f"waiting for rank {where.rank} in {kernel or 'communication'}"
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
-        return f"{'the new' if facts.match == 'added' else 'the removed'} kernel {kernel}"
+        return say(f"kernel_{facts.match}", kernel=kernel)
     text = _IN_SENTENCES.get(finding.cause, "{kernel}")
     slower = "slower" if finding.delta_ns > 0 else "faster"
     counts = (finding.evidence.count_baseline, finding.evidence.count_candidate)
@@ -282,14 +284,14 @@ def _others(finding: Finding) -> str:
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
     if rows < 2 or named_by_block or not finding.cause.startswith("kernel"):
         return ""
-    return f" and {rows - 1} more kernel{'s' if rows > 2 else ''}"
+    return f" and {counted(rows - 1, 'more kernel')}"
 
 
 def _first_of(text: str) -> str:
     """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
     names = text.partition(" -> ")[0].split(" + ")
     more = len(names) - 1
-    return brief(names[0]) + (f" and {more} more kernel{'s' if more > 1 else ''}" if more else "")
+    return brief(names[0]) + (f" and {counted(more, 'more kernel')}" if more else "")
 
 
 def joined(names: list[str]) -> str:
@@ -405,11 +407,10 @@ def _kernel(finding: Finding, unit: str) -> str:
         kernel=kernel + _others(finding), before=before, after=after, numbers=numbers, unit=unit,
         times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
     )  # fmt: skip
-    return (
-        text
-        if facts.hidden_ns is None
-        else f"{text}, {abs(facts.hidden_ns) / 1e3:,.0f} us {'more' if facts.hidden_ns > 0 else 'less'} hidden behind kernels"
-    )
+    if facts.hidden_ns is None:
+        return text
+    pattern = "hidden_more" if facts.hidden_ns > 0 else "hidden_less"
+    return say(pattern, text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us")
 
 
 def _of_whole(finding: Finding, unit: str) -> str:

@@ -14,13 +14,14 @@ from tracediff.model import Note
 from tracediff.report import blocks, names
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
-_COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim"}
+_COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim", "warn": "yellow"}
 MOST_WARNINGS = 500
 MOST_ROWS = 500  # of a table of a document that is printed whole
 WIDE = 110  # columns from which a name and its figures share a line
 _LEAST_NAME = 32  # columns: names that are cut shorter look alike
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
+_ASCII = str.maketrans({"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u258f": "|"})
 _ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 
@@ -31,11 +32,7 @@ def has_unicode(console: Console) -> bool:
 
 def _plain(text: str, console: Console) -> str:
     """The text with this program's own signs in ASCII where the terminal has no more."""
-    return (
-        text
-        if has_unicode(console)
-        else text.replace("±", "+/-").replace("\u2026", "...").replace("\u2588", "#")
-    )
+    return text if has_unicode(console) else text.translate(_ASCII)
 
 
 def print_heading(console: Console, text: str) -> None:
@@ -147,7 +144,8 @@ def print_document(console: Console, of: blocks.Section) -> None:
     """Print a document whole, but for its title and its pictures."""
     for one in of.blocks:
         if isinstance(one, blocks.Section):
-            print_heading(console, one.title)
+            if one.title:
+                print_heading(console, one.title)
             print_document(console, one)
         else:
             _print_block(console, one, MOST_ROWS)

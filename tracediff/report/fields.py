@@ -263,8 +263,8 @@ def _known(side: str) -> Value:
 
 
 def _shapes(one: Reached) -> str:
-    more = " ..." if len(one.shapes) > 1 else ""
-    return f"{one.shapes[0]}{more}{f' {one.dtype}' if one.dtype else ''}" if one.shapes else ""
+    more = ["..."] * (len(one.shapes) > 1)
+    return " ".join([*one.shapes[:1], *more, one.dtype]).rstrip() if one.shapes else ""
 
 
 # Host and system

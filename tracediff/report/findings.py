@@ -111,7 +111,7 @@ def section(result: Result) -> Section:
     if small:
         title = say("causes_smaller", causes=units.counted(len(small), "smaller cause"))
         found.append(Section("", title, [smaller(result, small, _MOST, anchors=True)], folded=True))
-    return Section("findings", "Causes", found, menu="Causes")
+    return Section("findings", "Causes", found, menu="Causes", open=True)
 
 
 def smaller(result: Result, found: Sequence[Finding], limit: int, *, anchors: bool = False) -> Table:

@@ -50,23 +50,26 @@ def _odd_runs(result: Result) -> list[str]:
     said = []
     for phase in result.phases:
         for one in phase.odd_runs:
-            size, more = (
-                units.prose([one.delta_ns]).size(one.delta_ns),
-                "more" if one.delta_ns > 0 else "less",
-            )
-            slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
-            apart = (one.host_speed or 1.0) - 1
-            calls = _more(100 * apart) if abs(apart) > _HOST else ""
-            said.append(say("odd_host" if calls else "odd", size=size, more=more, calls=calls, **slots))
+            calls = 100 * ((one.host_speed or 1.0) - 1)
+            pattern = "odd_more" if one.delta_ns > 0 else "odd_less"
+            if abs(calls) > 100 * _HOST:
+                pattern += "_slow" if calls > 0 else "_fast"
+            said.append(
+                say(
+                    pattern, run=run_name(one.run), side=one.side, step=step_of(result, phase.phase),
+                    size=units.prose([one.delta_ns]).size(one.delta_ns), calls=f"{abs(calls):.0f} %",
+                )
+            )  # fmt: skip
     return said
 
 
-def _more(percent: float) -> str:
-    """`61 % more time`, `12 % less`."""
-    return f"{abs(percent):.0f} % {'more time' if percent > 0 else 'less'}"
-
-
 def advice(result: Result) -> str:
+    """What to do, as a sentence; empty where there is nothing."""
+    text = advised(result)
+    return say("next", advice=text) if text else ""
+
+
+def advised(result: Result) -> str:
     """What to do about the cause that is named first, or about noise; empty where it got faster, or nothing changed."""
     runs = result.step.runs_advised
     if result.verdict == "not_comparable" and (failed := _failed(result)):
@@ -77,7 +80,7 @@ def advice(result: Result) -> str:
     for one in parts:
         found = _finding(result, one)
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
-            return say("next", advice=found.next.rstrip("."))
+            return found.next.rstrip(".")
     return ""
 
 

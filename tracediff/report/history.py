@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+from markupsafe import Markup
 from rich.console import Console
 
 from tracediff.comparison.measures import PHASE, STEP
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged
-from tracediff.report import html, templates, units
-from tracediff.report.console import has_unicode, print_heading, print_line, print_table
-from tracediff.report.escape import markdown_prose, neutral, shorten
+from tracediff.report import document, templates, units
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Items,
+    Line,
+    Link,
+    Section,
+    Span,
+    facts,
+    grid,
+)
+from tracediff.report.console import print_document, print_heading, print_line
+from tracediff.report.escape import neutral, shorten
+from tracediff.report.grammar import say
 from tracediff.report.markdown import report_link
+from tracediff.report.page import Page, helpers, render
 
 _PHASE = re.compile(rf"({PHASE})(?:\.|\Z)")
 _COMMIT = 10  # letters
@@ -56,13 +72,12 @@ def commit(point: PointRow) -> str:
 
 def between(history: History, change: ChangeFound) -> str:
     """The range of commits that a change lies in."""
-    good, bad = history.points[change.good], history.points[change.bad]
+    slots = {"good": commit(history.points[change.good]), "bad": commit(history.points[change.bad])}
     if change.unmeasured is None:
-        return f"between {commit(good)} and {commit(bad)}"
+        return say("between_commits", **slots)
     if change.unmeasured == 0:
-        return f"in {commit(bad)} ({commit(good)} was still as before)"
-    commits = "commit" if change.unmeasured == 1 else "commits"
-    return f"after {commit(good)}, by {commit(bad)}: {change.unmeasured} {commits} between them not measured"
+        return say("in_commit", **slots)
+    return say("after_commit", commits=units.counted(change.unmeasured, "commit"), **slots)
 
 
 def certainty(p: float) -> str:
@@ -84,12 +99,14 @@ def causes(found: ChangeFound | DriftFound, segment: Segment) -> list[str]:
 
 def _cause(one: CauseChange) -> str:
     """New or gone instead of a part of nothing."""
-    name = shorten(one.measure, _NAME)
+    slots = {"name": shorten(one.measure, _NAME), "size": signed(one.delta, one.unit)}
     if not one.before:
-        return f"{name} {signed(one.delta, one.unit)} (new)"
-    if not one.after:
-        return f"{name} {signed(one.delta, one.unit)} (gone)"
-    return f"{name} {size(one.delta, one.before, one.unit)}"
+        return say("cause_new", **slots)
+    return (
+        say("cause_changed", **slots | {"size": size(one.delta, one.before, one.unit)})
+        if one.after
+        else say("cause_gone", **slots)
+    )
 
 
 def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
@@ -113,54 +130,68 @@ def link(point: PointRow) -> str:
         return ""
 
 
-def opened(history: History, change: ChangeFound) -> str:
+def opened(history: History, change: ChangeFound) -> Span:
     """The comparison to open: the report of the first point of the new level, or the file that it was made of."""
     bad = history.points[change.bad]
-    if link(bad):
-        return link(bad)
-    return f"tracediff report {bad.source} --html report.html" if bad.source.endswith(".json") else bad.source
+    if address := link(bad):
+        return Link(address, "", address)
+    return Code(
+        f"tracediff report {bad.source} --html report.html" if bad.source.endswith(".json") else bad.source
+    )
 
 
 def drift(history: History, one: DriftFound) -> str:
     """A drift in a sentence."""
-    first, last = history.points[one.first], history.points[one.last]
-    part = units.percent(one.total, one.level - one.total / 2)
     weeks = one.days / 7
-    rate = f", {units.percent(one.total / weeks, one.level)} per week" if weeks >= 1 and one.level else ""
-    word = "rises" if one.total > 0 else "falls"
-    total = (
-        f"{abs(one.total):,.2f}"
-        if one.unit == "count"
-        else units.prose([one.total])
-        .interval(abs(one.total), *sorted((abs(one.low), abs(one.high))))
-        .lstrip("+")
-    )
-    return (
-        f"{one.measure} {word} slowly by {total} ({part.lstrip('+-')}) from {commit(first)} to {commit(last)}{rate};"
-        " no single step explains it"
-    )
+    slots = {
+        "measure": one.measure,
+        "size": _drifted(one),
+        "part": units.percent(abs(one.total), one.level - one.total / 2).removeprefix("+"),
+        "first": commit(history.points[one.first]),
+        "last": commit(history.points[one.last]),
+    }
+    pattern = "rises" if one.total > 0 else "falls"
+    if weeks >= 1 and one.level:
+        return say(f"{pattern}_rate", rate=units.percent(one.total / weeks, one.level), **slots)
+    return say(pattern, **slots)
+
+
+def _drifted(one: DriftFound) -> str:
+    """How much, without a sign."""
+    if one.unit == "count":
+        return f"{abs(one.total):,.2f}"
+    ends = sorted((abs(one.low), abs(one.high)))
+    return units.prose([one.total]).interval(abs(one.total), *ends).removeprefix("+")
 
 
 def headline(history: History) -> str:
     """The first sentence."""
     if not history.segments:
-        return "No points."
+        return say("no_points")
     segment = history.segments[0]
     newest = _newest(segment)
     if newest is not None:
-        first = "".join(causes(newest, segment)[:1])
-        if first:
-            mixed = _per(newest.causes[0], newest, segment)
-            first = f"; {'seen most in' if mixed else 'largest part:'} {first}"
-        return (
-            f"{newest.measure} is {units.change(newest.delta, newest.before).lstrip('+-')} {direction(newest)} "
-            f"({signed(newest.delta, newest.unit)}) {between(history, newest)}{first}."
-        )
+        return _changed(history, segment, newest)
     if segment.drifts:
-        return drift(history, segment.drifts[0]) + "."
+        return f"{drift(history, segment.drifts[0])}."
     if len(segment.points) < FEW:
-        return f"{_many(segment.points, 'point', 'is')} too few to tell a change: about {FEW} are needed."
-    return f"No step time changed in {len(segment.points)} points."
+        return say("few_points", points=units.counted(len(segment.points), "point"), few=f"{FEW}")
+    return say("unchanged_points", points=f"{len(segment.points)}")
+
+
+def _changed(history: History, segment: Segment, one: ChangeFound) -> str:
+    slots = {
+        "measure": one.measure,
+        "percent": units.change(one.delta, one.before).lstrip("+-"),
+        "word": direction(one),
+        "size": signed(one.delta, one.unit),
+        "between": between(history, one),
+    }
+    first = causes(one, segment)[:1]
+    if not first:
+        return say("level_changed", **slots)
+    pattern = "level_changed_seen" if _per(one.causes[0], one, segment) else "level_changed_part"
+    return say(pattern, cause=first[0], **slots)
 
 
 def name(segment: Segment) -> str:
@@ -205,37 +236,32 @@ def notes(history: History) -> list[str]:
     """What to know about the store and the order; nothing is left out without a word."""
     said = []
     if history.torn:
-        files = _many(history.torn, "file", "is")
-        said.append(
-            f"{files} not whole and left out ({_some(history.torn)}): remove them, and add those results again"
-        )
+        said.append(say("torn", files=units.counted(len(history.torn), "file"), names=_some(history.torn)))
     if history.why and len(history.points) > 1:
-        said.append(f"Points are in the order of their commits' times: {_WHY[history.why]}")
+        said.append(say("order", why=_WHY[history.why]))
     for reason, words in _APART.items():
         commits = list(dict.fromkeys(commit(one) for one in history.points if one.apart == reason))
         if commits:
-            said.append(f"Kept apart ({words}): {_some(commits)}")
+            said.append(say("kept_apart", why=words, commits=_some(commits)))
     for segment in history.segments:
         apart = [history.points[at] for at in segment.left_out]
         if apart:
             labels = sorted({one.pinned or one.baseline or "no baseline" for one in apart})
+            points = units.counted(len(apart), "point")
             said.append(
-                f"{_many(apart, 'point', 'was')} measured against another baseline than the pinned {segment.pinned}"
-                f" ({', '.join(labels[:5])}): not in its drift"
+                say(
+                    "other_baseline",
+                    points=points,
+                    pinned=f"{segment.pinned}",
+                    labels=", ".join(labels[:_SOME]),
+                )
             )
     return said
 
 
-def _many(found: Sequence[object], noun: str, verb: str) -> str:
-    """So many, with the verb that goes with it: `1 file is`, `2 points were`."""
-    return (
-        f"1 {noun} {verb}" if len(found) == 1 else f"{len(found)} {noun}s {'are' if verb == 'is' else 'were'}"
-    )
-
-
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SOME} more" if len(names) > _SOME else ""
-    return ", ".join(names[:_SOME]) + more
+    shown = ", ".join(names[:_SOME])
+    return say("and_more", names=shown, count=f"{len(names) - _SOME}") if len(names) > _SOME else shown
 
 
 def judged(history: History, one: Judged) -> str:
@@ -247,22 +273,32 @@ def judged(history: History, one: Judged) -> str:
 def _reason(history: History, one: Judged) -> str:
     change, standing = one.change, one.standing
     if one.reason == "change" and change is not None:
-        parts = ", ".join(causes(change, history.segments[one.segment])[:3])
-        sized = f"{one.measure} {size(change.delta, change.before, change.unit)} {between(history, change)}"
-        return f"{sized}, {certainty(change.p)}{'; ' * bool(parts)}{parts}"
+        parts = ["", *causes(change, history.segments[one.segment])[:3]]
+        sized = size(change.delta, change.before, change.unit)
+        slots = {
+            "measure": f"{one.measure}",
+            "size": sized,
+            "between": between(history, change),
+            "p": certainty(change.p),
+        }
+        return (
+            say("judged_change", **slots) + "; ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
+        )
     if one.reason == "stands_out" and standing is not None and standing.stands_out is not None:
         beyond = size(standing.stands_out, standing.last - standing.stands_out, standing.unit)
-        return (
-            f"{one.measure} of the newest point is {beyond} beyond the points before it; one point"
-            " alone may be an odd run: measure the commit again, and add that"
-        )
+        return say("judged_stands_out", measure=f"{one.measure}", size=beyond)
     if one.reason == "new_segment" and one.before is not None:
         unlike = _unlike(history.segments[one.segment], history.segments[one.before.segment])
-        return f"the newest segment is new ({unlike}); the one before it: {one.before.outcome}: {_reason(history, one.before)}"
+        return say(
+            "judged_new_segment",
+            unlike=unlike,
+            outcome=one.before.outcome,
+            reason=_reason(history, one.before),
+        )
     if one.reason == "no_points":
-        return "there are no points to judge"
+        return say("judged_no_points")
     if one.reason == "no_measure":
-        return f"{one.gate}: no point of the newest segment holds {one.measure} (docs/investigate.md#since-which-commit says what a point keeps)"
+        return say("judged_no_measure", gate=f"{one.gate}", measure=f"{one.measure}")
     if (
         one.reason == "no_pinned"
         or standing is None
@@ -270,19 +306,71 @@ def _reason(history: History, one: Judged) -> str:
         or standing.baseline is None
         or one.limit is None
     ):
-        return f"{one.gate}: the points of the newest segment are not all against one pinned baseline (history add --pinned NAME)"
-    gate = f"{one.gate}: {size(standing.delta, standing.baseline, standing.unit)} against the pinned baseline"
-    limit = amount(one.limit, standing.unit)
+        return say("judged_no_pinned", gate=f"{one.gate}")
+    slots = {
+        "gate": f"{one.gate}", "size": size(standing.delta, standing.baseline, standing.unit), "limit": amount(one.limit, standing.unit)
+    }  # fmt: skip
     if one.outcome != "passed":
-        return f"{gate} exceeds {limit}" + ("" if one.outcome == "failed" else ", but may be noise")
+        return say("judged_exceeds" if one.outcome == "failed" else "judged_may_exceed", **slots)
     newest = standing.last - standing.baseline
-    alone = ""
     if newest > one.limit or standing.stands_out is not None:
-        alone = f". That is the level of {standing.points} points; the newest point alone: {size(newest, standing.baseline, standing.unit)}"
-    return f"{gate}, limit {limit}{alone}"
+        slots |= {"points": f"{standing.points}", "newest": size(newest, standing.baseline, standing.unit)}
+        return say("judged_passed_alone", **slots)
+    return say("judged_passed", **slots)
 
 
-def standing_row(one: Standing) -> list[str]:
+# The document: what changed, what drifts, where everything stands.
+
+
+def _change(history: History, segment: Segment, one: ChangeFound) -> Section:
+    """A change of level, what it is made of, and what to open."""
+    sized = Cell(
+        f"{shorten(one.measure, _NAME)} {size(one.delta, one.before, one.unit)}",
+        tone="slower" if one.delta > 0 else "faster",
+    )
+    said: list[Block] = [Line([sized, f" {between(history, one)}, {certainty(one.p)}"])]
+    return _article(said, causes(one, segment), [Line([say("open"), opened(history, one)], "note")])
+
+
+def _drift(history: History, segment: Segment, one: DriftFound) -> Section:
+    return _article(
+        [Line([Cell(drift(history, one), tone="warn"), f", {certainty(one.p)}"])], causes(one, segment), []
+    )
+
+
+def _article(said: list[Block], parts: list[str], after: list[Block]) -> Section:
+    return Section(
+        "", "", [*said, *([Items([[text] for text in parts])] if parts else []), *after], look="change"
+    )
+
+
+def _found(history: History, segment: Segment, most: int | None = None) -> list[Block]:
+    """Its changes of level, of many the newest, and its drifts."""
+    found: list[Block] = [_change(history, segment, one) for one in segment.changes[:most]]
+    if most is not None and len(segment.changes) > most:
+        found.append(
+            Line(
+                [say("older_changes", count=units.counted(len(segment.changes) - most, "older change"))],
+                "note",
+            )
+        )
+    return found + [_drift(history, segment, one) for one in segment.drifts]
+
+
+def _standing(segment: Segment) -> list[Block]:
+    """Where measures stand; a column that says nothing is left out."""
+    rows = [_standing_row(one) for one in segment.standings]
+    kept = [at for at in range(len(_STANDING)) if any(row[at] for row in rows)]
+    made = grid(
+        "standing",
+        [_STANDING[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        right=range(1, len(kept)),
+    )
+    return [made] if rows else []
+
+
+def _standing_row(one: Standing) -> list[str]:
     """A row of the table of where measures stand."""
     against = ["", "", ""]
     if one.baseline is not None and one.delta is not None and one.low is not None and one.high is not None:
@@ -295,19 +383,17 @@ def standing_row(one: Standing) -> list[str]:
     return [shorten(one.measure, _NAME), amount(one.last, one.unit), last, *against, str(one.points)]
 
 
-STANDING = ("measure", "newest", "from the last", "pinned", "since pinned", "95 % CI", "points")
+_STANDING = ("measure", "newest", "from the last", "pinned", "since pinned", "95 % CI", "points")
 
 
 def markdown(history: History) -> str:
     """The summary that the page offers to copy."""
-    lines = [f"**{markdown_prose(headline(history))}**", ""]
-    for segment in history.segments:
-        for one in segment.changes:
-            parts = f": {', '.join(causes(one, segment))}" if one.causes else ""
-            text = f"{one.measure} {size(one.delta, one.before, one.unit)} {between(history, one)}{parts}"
-            lines.append(f"- {markdown_prose(text)}")
-        lines += [f"- {markdown_prose(drift(history, one))}" for one in segment.drifts]
-    return "\n".join([*lines, *(f"- {markdown_prose(text)}" for text in notes(history))]) + "\n"
+    unlike = differences(history)
+    parts: list[Block] = [
+        _segment(history, one, words) for one, words in zip(history.segments, unlike, strict=True)
+    ]
+    said = [Items([[text] for text in notes(history)])] if notes(history) else []
+    return document.markdown([Section("", headline(history), [*said, *parts])])
 
 
 def tone(history: History) -> str:
@@ -325,7 +411,7 @@ def _newest(segment: Segment) -> ChangeFound | None:
     return next((one for one in segment.changes if one.measure in steps), None)
 
 
-def pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
+def _pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
     """The two points that the page begins with: around the newest change, else the last two."""
     change = max(
         (one for segment in segments for one in segment.changes), key=lambda one: one.bad, default=None
@@ -380,19 +466,48 @@ def render_html(history: History) -> str:
     from tracediff.report.pictures import history as drawn
 
     history = neutral(history)
-    return (
-        templates.html_environment()
-        .get_template("history.html.j2")
-        .render(
-            r=history,
-            groups=drawn.groups(history),
-            said=sys.modules[__name__],
-            tone=tone(history),
-            comment=markdown(history),
-            **html.own_files(["history.js"], ["history.css"]),
-            **html.helpers(),
+    text = headline(history)
+    found = [one for segment in history.segments for one in _found(history, segment)]
+    levels = Section("history", say("levels"), found or [Line([say("no_levels")])], menu="Changes")
+    programs = [_program(history, number, group) for number, group in enumerate(drawn.groups(history), 1)]
+    alerts = [Items([[text] for text in notes(history)], "alerts")] if notes(history) else []
+    reading = Section("reading", "How to read this", [facts("terms", [(term, [Cell(text)]) for term, text in _TERMS], look="terms")], menu="How to read")  # fmt: skip
+    page = Page(
+        title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
+        sections=[levels, *programs, reading], tool=history.tool, comment=markdown(history), skip="history",
+    )  # fmt: skip
+    return render(page, ["history.js"], ["history.css"])
+
+
+def _program(history: History, number: int, group: Any) -> Section:
+    """Where the measures of a program stand, their curves, and two points beside each other."""
+    own, *others = group.segments
+    unlike = differences(history)
+    said: list[Block] = [
+        Line(
+            [say("another_segment", points=f"{len(one.points)}", unlike=unlike[history.segments.index(one)])],
+            "note",
         )
-    )
+        for one in others
+    ]
+    pair = _pair(history, group.segments)
+    known = helpers() | {
+        "group": group, "pair": pair, "commits": [commit(history.points[at]) for at in pair], "rows": accounting(group.segments, *pair),
+        "data": data(history, group.segments), "number": number,
+    }  # fmt: skip
+    charts = Markup(templates.html_environment().get_template("history.html.j2").render(known))
+    return Section(f"program-{number}", name(own), [*said, *_standing(own), Figure(charts, "", look="program")], menu=own.program.name or say("program", number=f"{number}"))  # fmt: skip
+
+
+_TERMS = (
+    ("change of level", "The points after it differ from those before it beyond chance: tests over all places and all series share 5 % of false alarms per history."),
+    ("causes", "What differs at the same point, the largest first."),
+    ("not measured", "Commits between the last point before a change and the first after it: any of them may be the cause. tracediff bisect finds which."),
+    ("since pinned", "Mean of the points since the last change of level, less the pinned baseline, which was measured with each of them."),
+    ("curves", "With a pinned baseline: its mean over all points, plus each point's own difference to it, so that a slow day of the machine does not show. Else as measured."),
+    ("slow drift", "A slope that all levels share. No single step shows it."),
+    ("segment", "Points of one program, machine and configuration. Points of two segments are never compared."),
+)  # fmt: skip
 
 
 def render_terminal(history: History, console: Console) -> None:
@@ -400,48 +515,25 @@ def render_terminal(history: History, console: Console) -> None:
     history = neutral(history)
     print_line(console, (headline(history), "bold"), indent=0)
     unlike = differences(history)
-    for segment, words in zip(history.segments, unlike, strict=True):
-        span = f"{commit(history.points[segment.points[0]])} to {commit(history.points[segment.points[-1]])}"
-        points = "1 point" if len(segment.points) == 1 else f"{len(segment.points)} points, {span}"
-        print_heading(console, name(segment))
-        print_line(
-            console,
-            (
-                f"{points}; {segment.searched} series searched"
-                + (f"; unlike the first: {words}" if words else ""),
-                "dim",
-            ),
-        )
-        _changes(history, segment, console)
-        for one in segment.drifts:
-            print_line(console, (drift(history, one), "yellow"))
-            if one.causes:
-                print_line(console, "; ".join(causes(one, segment)), indent=4)
-        if segment.standings:
-            _standings(segment.standings, console)
-    said = notes(history)
-    if said:
-        print_heading(console, "Notes")
-    for text in said:
-        print_line(console, (text, "yellow"), hang=2)
+    parts = [
+        _segment(history, segment, words) for segment, words in zip(history.segments, unlike, strict=True)
+    ]
+    if said := notes(history):
+        parts.append(Section("", "Notes", [Line([Cell(text, tone="warn")]) for text in said]))
+    for one in parts:
+        print_heading(console, one.title)
+        print_document(console, one)
 
 
-def _changes(history: History, segment: Segment, console: Console) -> None:
-    for one in segment.changes[:_CHANGES]:
-        arrow = "" if not has_unicode(console) else ("\u2191 " if one.delta > 0 else "\u2193 ")
-        text = f"{arrow}{shorten(one.measure, _NAME)} {size(one.delta, one.before, one.unit)}"
-        style = "red" if one.delta > 0 else "green"
-        print_line(console, (text, style), f" {between(history, one)}, {certainty(one.p)}", hang=2)
-        for text in causes(one, segment):
-            print_line(console, text, indent=6)
-        print_line(console, (f"open: {opened(history, one)}", "dim"), indent=6)
-    left = len(segment.changes) - _CHANGES
-    if left > 0:
-        print_line(console, (f"{left} older changes: in the page and the JSON", "dim"))
-
-
-def _standings(standings: Sequence[Standing], console: Console) -> None:
-    console.print()
-    rows = [standing_row(one) for one in standings]
-    used = [column for column in range(len(STANDING)) if column == 0 or any(row[column] for row in rows)]
-    print_table(console, [STANDING[one] for one in used], [[row[one] for one in used] for row in rows])
+def _segment(history: History, segment: Segment, unlike: str) -> Section:
+    first, last = (commit(history.points[segment.points[at]]) for at in (0, -1))
+    slots = {
+        "points": units.counted(len(segment.points), "point"),
+        "searched": f"{segment.searched}",
+        "first": first,
+        "last": last,
+    }
+    said = [Line([say("segment", **slots)], "note")]
+    if unlike:
+        said.append(Line([say("segment_unlike", unlike=unlike)], "note"))
+    return Section("", name(segment), [*said, *_found(history, segment, _CHANGES), *_standing(segment)])

@@ -1,162 +1,95 @@
-"""The result as one HTML file that works offline: nothing is loaded, nothing can be sent."""
+"""The page of a comparison: the first screen, and its sections."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
-from typing import Any
-
-from markupsafe import Markup
-
 from tracediff.model import Result
 from tracediff.report import (
-    blocks,
+    drawn,
     findings,
     first,
     lanes,
-    names,
-    palette,
     phase_table,
     pictures,
-    rows,
     sections,
-    templates,
     units,
     waterfall,
     words,
     workloads,
 )
-from tracediff.report.blocks import Section
+from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, facts
 from tracediff.report.escape import neutral, shorten
+from tracediff.report.grammar import say
 from tracediff.report.markdown import render_markdown
-from tracediff.report.pictures import divergence, runs
+from tracediff.report.page import Page, render
 
-_LONGEST_NAME = 600
+_PROBLEMS = 3  # told at once
 
 
 def render_html(result: Result) -> str:
     """Return the page."""
     result = neutral(result)
-    environment = templates.html_environment(words.unit(result))
-    figure = waterfall.build(result)
-    kernels = rows.kernels_by_phase(result)
-    return environment.get_template("report.html.j2").render(
-        r=result,
-        svg=pictures.of_fall(figure),
-        figure=figure,
-        verdict=words.VERDICTS[result.verdict],
-        first_lines=first.lines(result),
-        phases=sections.phases(result, phase_table.short(phase_table.lines(result))),
+    inputs, verdict = result.inputs, words.VERDICTS[result.verdict]
+    what, *others = first.lines(result)
+    page = Page(
+        title=f"{what} {inputs.baseline.label} against {inputs.candidate.label}",
+        heading=what,
+        tone=verdict.tone,
+        sign=verdict.sign,
+        sides=[("baseline", inputs.baseline.label), ("candidate", inputs.candidate.label)],
+        said=[Line([text]) for text in others],
+        measured=[
+            sections.phases(result, phase_table.short(phase_table.lines(result))),
+            *_covered(result),
+            *_problems(result),
+        ],
+        columns=[_fall(result), findings.first(result)],
+        sections=[
+            *sections.asked(result),
+            findings.section(result),
+            *drawn.sections(result),
+            *sections.sections(result),
+        ],
+        lanes=lanes.data(result),
+        folds=True,
+        keys="two" if lanes.drawn(result) else "",
+        format=f", result format {result.format_version}",
+        skip="findings",
+        tool=result.tool,
         comment=render_markdown(result),
-        causes=findings.first(result),
-        findings=findings.section(result),
-        timelines=lanes.drawn(result),
-        lanes=Markup(lanes.data(result)),  # JSON, of which no letter begins a tag
-        pictures=pictures.for_page(result),
-        divergence=divergence,
-        kernels=kernels,
-        asked=sections.asked(result),
-        sections=sections.sections(result),
-        **own_files(["lanes.js"]),
-        **helpers(),
+    )
+    return render(page, ["lanes.js"])
+
+
+def _fall(result: Result) -> Section:
+    figure = waterfall.build(result)
+    notes = Line([" ".join([*waterfall.notes(figure), say("fall")])], "note")
+    return Section(
+        "", say("fall_title", step=figure.of_what), [Figure(pictures.of_fall(figure), "", look="half"), notes]
     )
 
 
-def document(sections: Sequence[Section]) -> str:
-    """Write sections whole, as a page without scripts."""
-    return (
-        templates.html_environment()
-        .get_template("document.html.j2")
-        .render(
-            sections=sections,
-            stylesheet=Markup(palette.stylesheet() + "\n" + templates.text("document.css")),
-            **helpers() | {"full": False},
+def _covered(result: Result) -> list[Block]:
+    """How much of each side's step time the numbers speak of: a thin bar a side, and beside it what is not compared."""
+    sides = workloads.sides(result)
+    if not any(side.left for side in sides):
+        return [Line([say("all_compared")], "note")] if sides else []
+    return [facts("cover", [(side.name, _cover(side)) for side in sides], look="cover")]
+
+
+def _cover(side: workloads.Side) -> list[Cell]:
+    left = "; ".join(f"{units.share(one.share)} {shorten(one.text, 110)}" for one in side.left)
+    said = say("not_all_compared", left=left) if left else say("of_time_compared")
+    return [Cell(side.percent, bars=(side.share,)), Cell(said)]
+
+
+def _problems(result: Result) -> list[Block]:
+    found = words.problems(result)
+    items: list[list[str | Cell | Link]] = [
+        [Cell(status, mark=f"st st-{status}"), f": {shorten(text, 240)}"]
+        for status, text in found[:_PROBLEMS]
+    ]
+    if more := found[_PROBLEMS:]:
+        items.append(
+            [Link(say("more_problems", count=units.counted(len(more), "more difference")), "comparability")]
         )
-    )
-
-
-def own_files(scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> dict[str, str]:
-    """Return `style`, `script` and `policy` of a page: those of every page, then the files named, all our own."""
-    script = "".join(map(templates.text, ["report.js", *scripts]))
-    style = "".join(map(templates.text, ["report.css", *styles]))
-    return {
-        "style": Markup(palette.stylesheet() + "\n" + style),
-        "script": Markup(script),
-        "policy": _policy(script),
-    }
-
-
-def _policy(script: str) -> str:
-    """Forbid everything but the style sheet, images inside the file, and this one script."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-_TYPOGRAPHY: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?<![\w.])-(?=<?\d)"), "\u2212"),
-    (re.compile(r"(?<=\d) %"), "\u202f%"),
-    (re.compile(r"(?<=[\d\]]) us\b(?!-)"), "\u00a0\u00b5s"),
-    (re.compile(r"(?<=[\d\]]) (ns|ms|s)\b(?!-)"), "\u00a0\\1"),
-    (re.compile(r" -> "), " \u2192 "),
-)
-
-
-def typography(text: object) -> str:
-    """Set figures and units properly: a minus sign, thin space before a percent sign, \u00b5s."""
-    out = str(text)
-    for pattern, replacement in _TYPOGRAPHY:
-        out = pattern.sub(replacement, out)
-    return out
-
-
-def _long(name: str) -> str:
-    return shorten(name, _LONGEST_NAME)
-
-
-def _scale_of(table: Iterable[object], *paths: str) -> units.Scale:
-    """Choose the scale that all the named fields of a table share."""
-    return units.scale_for([attrgetter(path)(row) for row in table for path in paths])
-
-
-def _head(text: str, unit: str) -> str:
-    """The head of a column with its unit."""
-    return text.replace("{}", "\u00b5s" if unit == "us" else unit)
-
-
-def _class_of(*names: str) -> Markup:
-    """The attribute of an element that has some of these classes."""
-    found = " ".join(name for name in names if name)
-    return Markup(' class="{}"').format(found) if found else Markup()
-
-
-def helpers() -> dict[str, Any]:
-    """Return what templates may call; they compute nothing themselves."""
-    return {
-        "units": units,
-        "words": words,
-        "names": names,
-        "palette": palette,
-        "phase_table": phase_table,
-        "runs": runs,
-        "cut": rows.cut,
-        "scale_of": _scale_of,
-        "unit": units.symbol,
-        "typo": typography,
-        "long": _long,
-        "shorten": shorten,
-        "head": _head,
-        "class_of": _class_of,
-        "kind_of": blocks.span_kind,
-        "part_names": blocks.PARTS,
-        "two": True,  # sides
-        "full": True,  # the page has our styles and script
-        "workload": workloads.workload,
-        "workload_name": workloads.workload_name,
-        "workloads": workloads,
-    }
+    return [Items(items, "alerts")] if items else []

@@ -58,7 +58,8 @@ class _Printer:
         for text in missing:
             line(console, text, indent=indent + 2, hang=4)
         largest = sorted(found.tables, key=lambda table: -table.rows)
-        tables = [f"{table.name} {count(table.rows) if table.rows >= 0 else '?'}" for table in largest]
+        counts = [count(table.rows) if table.rows >= 0 else "?" for table in largest]
+        tables = [f"{table.name} {many}" for table, many in zip(largest, counts, strict=True)]
         self._list("tables", tables if self._tables else _largest(tables), indent)
 
     def _list(self, word: str, items: list[str], indent: int) -> None:

@@ -25,24 +25,27 @@ def sentence(result: Result, one: KernelAnswer) -> str:
         units.prose([one.baseline_ns, one.candidate_ns]),
         units.prose([one.baseline_mean_ns, one.candidate_mean_ns]),
     )
-    before, after = units.count(one.baseline_count), units.count(one.candidate_count)
     if not one.baseline_count or not one.candidate_count:
         new = bool(one.candidate_count)
         count, ns = (one.candidate_count, one.candidate_ns) if new else (one.baseline_count, one.baseline_ns)
-        text = f"{name} is {'new' if new else 'gone'}: {prose.size(ns)} per {mean} in {_launches(count)}"
-        return f"{text}, {each.size(one.candidate_mean_ns if new else one.baseline_mean_ns)} each."
-    both = f"{_both_sizes(prose, one.baseline_ns, one.candidate_ns)} per {unit}"
-    launches = (
-        f"{_launches(one.baseline_count)} per {unit}"
-        if before == after
-        else f"{before} -> {after} launches per {unit}"
-    )
-    took = f"{launches}, {_both_sizes(each, one.baseline_mean_ns, one.candidate_mean_ns)} each"
+        size = each.size(one.candidate_mean_ns if new else one.baseline_mean_ns)
+        slots = {
+            "name": name,
+            "size": prose.size(ns),
+            "mean": mean,
+            "launches": units.launches(count),
+            "each": size,
+        }
+        return say("answer_new" if new else "answer_gone", **slots)
+    counts = units.arrow(dict.fromkeys(map(units.count, (one.baseline_count, one.candidate_count))))
+    slots = {
+        "name": name, "mean": mean, "unit": unit, "both": _both_sizes(prose, one.baseline_ns, one.candidate_ns),
+        "launches": units.launches(one.candidate_count, counts), "each": _both_sizes(each, one.baseline_mean_ns, one.candidate_mean_ns),
+        "size": prose.size(one.delta_ns), "change": units.change(one.delta_ns, one.baseline_ns), "level": words.LEVELS[one.level][0],
+    }  # fmt: skip
     if one.level == "within_noise":
-        return f"The change of {name} is within noise: {both}; {took}."
-    change = units.change(one.delta_ns, one.baseline_ns)
-    how = f"{prose.size(one.delta_ns)} {'more' if one.delta_ns > 0 else 'less'} per {mean}"
-    return f"{name} takes {how} ({both}, {change}), {words.LEVELS[one.level][0]}: {took}."
+        return say("answer_within", **slots)
+    return say("answer_more" if one.delta_ns > 0 else "answer_less", **slots)
 
 
 def _mean_step(result: Result) -> str:
@@ -55,11 +58,6 @@ def _both_sizes(prose: units.Prose, before: float, after: float) -> str:
     """`132 -> 145 us`; where both are written alike, once."""
     numbers = (units.three_digits(ns / prose.factor) for ns in (before, after))
     return f"{units.arrow(numbers)} {prose.unit}"
-
-
-def _launches(count: float) -> str:
-    many = units.count(count)
-    return f"{many} launch{'' if many == '1' else 'es'}"
 
 
 def _name(result: Result, one: KernelAnswer) -> str:

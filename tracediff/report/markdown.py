@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tracediff.model import GateOutcome, Outcome, Result, Verdict
+from tracediff.model import GateOutcome, Outcome, Result, Tool, Verdict
 from tracediff.report import (
     beside,
     blocks,
@@ -25,17 +25,9 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.escape import (
-    Markdown,
-    markdown_cell,
-    markdown_code,
-    markdown_figure,
-    markdown_prose,
-    neutral,
-    shorten,
-    visible,
-)
-from tracediff.report.templates import markdown_environment
+from tracediff.report.blocks import Block, Code, Figure, Items, Line, Link, Listing, Span, Strong
+from tracediff.report.escape import markdown_code, markdown_prose, neutral, shorten, visible
+from tracediff.report.grammar import say
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
 OPEN = 2_500  # bytes of it before what is folded
@@ -105,8 +97,8 @@ def parts(result: Result, top: int = 10, link: str = "", pictures: Sequence[str]
 def _answers(result: Result) -> str:
     """What was asked of kernels, and nothing else but the verdict."""
     shown = sections.answered(result)
-    return document.report_markdown(
-        result.tool, shown, 1, 120, "Every row is in the JSON (`kernel_answers`)."
+    return document.markdown(
+        shown, level=2, width=120, note=said_by(result.tool, "every_row", field="kernel_answers")
     )
 
 
@@ -128,40 +120,54 @@ def cut_to_limit(text: str) -> str:
     return shown + _TRUNCATED
 
 
+def said_by(tool: Tool, pattern: str, **slots: str) -> str:
+    """The last line of a report: what is elsewhere, and what wrote it."""
+    return f"{say(pattern, **slots)} {tool.name} {tool.version}."
+
+
 # What is read at once.
 
 
 def _opening(result: Result, link: str, pictures: Sequence[str]) -> str:
     text = ""
     for width in (110, 80, 50, 30):
-        text = _render("comment.md.j2", result, _first(result, link, pictures, width), width)
+        text = document.markdown(blocks=_first(result, link, pictures, width), width=width)
         if length(text) <= OPEN:
             break
     return text
 
 
-def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> dict[str, object]:
+def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> list[Block]:
     causes, _ = words.listed(result)
-    verdict = words.VERDICTS[result.verdict]
     page = link if re.search(r"\.html?$", link) else ""
-    comparable = result.verdict != "not_comparable"
-    judged = any(phase.judged for phase in result.phases)
-    quiet = "" if judged else "The steps are too few to test causes."
     what, *others = first.lines(result)
-    return {
-        "what": Markdown(f"**{verdict.sign} {markdown_prose(what, 700)}**"),
-        "lines": others,
-        "causes": findings.in_lines(result, causes[:CAUSES], width, page),
-        "quiet": quiet if comparable and not result.host and not launch_words.by_launch(result) else "",
-        "differs": next(
-            (shorten(text, 200) for _, text in words.problems(result) if not text.startswith("batch_mix")), ""
-        ),
-        "not_compared": _not_compared(result),
-        "gates": _gates(result, width),
-        "phases": sections.phases_in_text(result),
-        "side_lines": [shorten(line, 350) for line in beside.gists(result)],
-        "links": _links(link, page, pictures),
-    }
+    found: list[Block] = [Line([Strong(f"{words.VERDICTS[result.verdict].sign} {shorten(what, 700)}")])]
+    found += [Line([text]) for text in others]
+    if gates := _gates(result, width):
+        found.append(Items(gates))
+    labels = [Code(side.label) for side in (result.inputs.baseline, result.inputs.candidate)]
+    links = _links(link, page, pictures)
+    note = Line(
+        [
+            words.sentence(words.steps_note(result)),
+            "; baseline ",
+            labels[0],
+            ", candidate ",
+            labels[1],
+            ".",
+            *links,
+        ]
+    )
+    found += [sections.phases_in_text(result), note, *_picture(page, pictures)]
+    judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
+    if causes:
+        found.append(findings.in_lines(result, causes[:CAUSES], width, page))
+    elif not judged and not result.host and not launch_words.by_launch(result):
+        found.append(Line([say("too_few_steps")]))
+    differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
+    found += [Line([say("captures_differ", text=shorten(text, 200))]) for text in differs[:1]]
+    more = [_not_compared(result), *(shorten(text, 350) for text in beside.gists(result))]
+    return [*found, *(Line([text]) for text in more if text)]
 
 
 def _not_compared(result: Result) -> str:
@@ -170,75 +176,68 @@ def _not_compared(result: Result) -> str:
     return " ".join(one for one in (workloads.step_share(result), *workloads.left_out(result)[:large]) if one)
 
 
-def _gates(result: Result, width: int) -> list[Markdown]:
+def _gates(result: Result, width: int) -> list[list[Span]]:
     """A line for each gate that did not pass, one for those that did."""
     found = result.gates.outcomes if result.gates else []
     passed = [one for one in found if one.outcome == "passed"]
     others = [one for one in found if one.outcome != "passed"]
     lines = [
-        Markdown(
-            f"Gate {markdown_code(one.text, 80)} {_outcome(one)}: {markdown_prose(one.message, 2 * width)}"
-        )
+        ["Gate ", Code(one.text), " ", _outcome(one), f": {shorten(one.message, 2 * width)}"]
         for one in others[:_GATES]
     ]
-    if len(others) > _GATES:
-        lines.append(Markdown(f"{len(others) - _GATES} more gates did not pass"))
+    if more := others[_GATES:]:
+        lines.append([say("gates_more", count=units.counted(len(more), "more gate"))])
     if passed:
-        listed = ", ".join(markdown_code(one.text, 80) for one in passed[:_GATES])
-        more = f" and {len(passed) - _GATES} more" if len(passed) > _GATES else ""
-        lines.append(Markdown(f"Gates passed: {listed}{more}"))
+        listed: list[Span] = [span for one in passed[:_GATES] for span in (", ", Code(one.text))]
+        more = passed[_GATES:]
+        lines.append(
+            [say("gates_passed"), *listed[1:], *([say("gates_and", count=f"{len(more)}")] if more else [])]
+        )
     return lines
 
 
-def _outcome(gate: GateOutcome) -> str:
+def _outcome(gate: GateOutcome) -> Span:
     if gate.severity == "warning" and gate.outcome == "failed":
         return "warns"
-    return f"**{gate.outcome}**" if gate.outcome == "failed" else gate.outcome
+    return Strong(gate.outcome) if gate.outcome == "failed" else gate.outcome
 
 
-def _links(link: str, page: str, pictures: Sequence[str]) -> Markdown:
-    """The report and the pictures beside it, then the first of them."""
-    links = [f"[HTML report]({link})"] if link else []
-    if page:
-        folder = page.rpartition("/")[0]
-        links += [f"[{_picture(one)}]({folder}/{one})" for one in pictures]
-    shown = [f"\n\n![{_picture(one)}]({folder}/{one})" for one in pictures[:1] if page]
-    return Markdown(" · ".join(links) + "".join(shown))
+def _links(link: str, page: str, pictures: Sequence[str]) -> list[Span]:
+    """The report and the pictures beside it."""
+    folder = page.rpartition("/")[0]
+    links = [Link("HTML report", "", link)] if link else []
+    links += [Link(_named(one), "", f"{folder}/{one}") for one in pictures if page]
+    return [span for at, one in enumerate(links) for span in (" \u00b7 " if at else " ", one)]
 
 
-def _picture(file: str) -> str:
+def _picture(page: str, pictures: Sequence[str]) -> list[Block]:
+    """The first picture, where the address of the page tells where it lies."""
+    return [Figure("", _named(one), "", f"{page.rpartition('/')[0]}/{one}") for one in pictures[:1] if page]
+
+
+def _named(file: str) -> str:
     return file.rpartition("/")[2].removesuffix(".png").replace("-", " ").replace("_", " ")
 
 
 # What is folded.
 
 
-def _folded(
-    result: Result, rows: int, width: int, shown: Sequence[tuple[str, Sequence[blocks.Block]]]
-) -> str:
+def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Sequence[Block]]]) -> str:
     causes, small = words.listed(result)
     figure = waterfall.build(result)
-    more = causes[CAUSES:]
-    values = {
-        "trust": _trust(result),
-        "runs": [
-            (name, words.run_names(side))
-            for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-        ],
-        "more": [(one, words.brief_size(one, words.unit(result))) for one in more[:rows]],
-        "more_count": len(more),
-        "small": len(small),
-        "figure": waterfall.text_figure(figure),
-        "figure_of": figure.of_what,
-        "sections": shown,
-        "width": width,
-        "top": rows,
-        "rows": rows,
-    }
-    return _render("_comment_folded.md.j2", result, values, width)
+    folds: list[tuple[str, Sequence[Block]]] = []
+    if trust := _trust(result):
+        folds.append((say("how_sure"), [Items(trust)]))
+    if more := causes[CAUSES:]:
+        folds.append((units.counted(len(more), "more cause"), [findings.smaller(result, more, rows)]))
+    if result.accounting.delta:
+        folds.append((say("fall_title", step=figure.of_what), [Listing(waterfall.text_figure(figure))]))
+    count = units.counted(len(small), "smaller cause")
+    note = said_by(result.tool, "in_the_page_small" if small else "in_the_page", causes=count)
+    return document.markdown(folds=[*folds, *shown], note=note, most=rows, width=width)
 
 
-def _trust(result: Result) -> list[str]:
+def _trust(result: Result) -> list[list[Span]]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
         *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
@@ -247,23 +246,14 @@ def _trust(result: Result) -> list[str]:
         *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),
         *(shorten(note.message, 400) for note in result.warnings[:_NOTES]),
     ]
-    return [one for one in said if one]
-
-
-def _render(template: str, result: Result, values: dict[str, object], width: int) -> str:
-    return (
-        markdown_environment(words.unit(result))
-        .get_template(template)
-        .render(
-            r=result,
-            words=words,
-            units=units,
-            figure_cell=markdown_figure,
-            code=lambda value: markdown_code(value, width),
-            cell=lambda value: markdown_cell(value, width),
-            **values,
-        )
-    )
+    items: list[list[Span]] = [[one] for one in said if one]
+    if not items:
+        return []
+    for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
+        if runs := words.run_names(side):
+            listed = [span for run in runs for span in (", ", Code(run))][1:]
+            items.append([f"Runs of the {name}: ", *listed])
+    return items
 
 
 # Several results in one pull-request comment: a sentence for each, the worst first, and each one's own comment folded below.
@@ -284,9 +274,8 @@ def render_many(results: Mapping[str, Result], top: int = 10, key: str = "", lin
     found = Counter(result.verdict for _, result in ordered)
     verdicts = ", ".join(f"{found[one]} {words.VERDICTS[one].word.lower()}" for one in _WORST if found[one])
     gates = _gate_counts(one for _, result in ordered for one in _errors(result))
-    text = (
-        f"{units.counted(len(ordered), 'benchmark')}: {verdicts}{f'; gates: {gates}' if gates else ''}.\n\n"
-    )
+    slots = {"benchmarks": units.counted(len(ordered), "benchmark"), "verdicts": verdicts, "gates": gates}
+    text = say("benchmarks_gates" if gates else "benchmarks", **slots) + "\n\n"
     text += "\n".join(_item(name, result) for name, result in ordered[:_LISTED])
     if len(ordered) > _LISTED:
         text += f"\n- {len(ordered) - _LISTED} more, none of them worse, are in their JSON"
@@ -314,7 +303,8 @@ def _gate_counts(outcomes: Iterable[GateOutcome]) -> str:
 def _item(name: str, result: Result) -> str:
     verdict, gates = words.VERDICTS[result.verdict], _gate_counts(_errors(result))
     said = markdown_prose(result.headline.text or verdict.word, _SENTENCE)
-    return f"- {verdict.sign} **{markdown_code(name, 60)}**: {said}{f' Gates: {gates}.' if gates else ''}"
+    text = f"- {verdict.sign} **{markdown_code(name, 60)}**: {said}"
+    return f"{text} Gates: {gates}." if gates else text
 
 
 def _comments(ordered: Sequence[tuple[str, Result]], top: int, room: int) -> str:

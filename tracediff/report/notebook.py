@@ -15,7 +15,7 @@ from tracediff.model.show import Show
 from tracediff.report import findings, first, pictures, sections, show, waterfall, words
 from tracediff.report.blocks import Block, Figure, Line, Section
 from tracediff.report.escape import neutral
-from tracediff.report.html import helpers
+from tracediff.report.page import helpers
 from tracediff.report.templates import html_environment
 
 CAUSES = 5

@@ -10,7 +10,8 @@ BY_KEY: dict[str, CauseWords] = {key: CAUSES[key] for key in CATEGORIES}
 
 def variable(key: str) -> str:
     """The colour of a category as a variable of the page; one that this version does not know has that of no cause."""
-    return f"--cat-{(key if key in BY_KEY else 'unattributed').replace('_', '-')}"
+    known = key if key in BY_KEY else "unattributed"
+    return "--cat-" + known.replace("_", "-")
 
 
 _COLOURS: dict[str, tuple[str, str]] = {

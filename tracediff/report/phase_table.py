@@ -83,13 +83,6 @@ def odd_runs(result: Result) -> list[tuple[str, OddRun]]:
     return [(phase.phase, run) for phase in _ordered(result) for run in phase.odd_runs]
 
 
-def runs_of(result: Result, phase: str | None) -> tuple[int, int]:
-    """Runs of each side that have steps of a phase; all runs where the phase is not known."""
-    found = next((one.runs for one in result.phases if one.phase == phase and one.runs is not None), None)
-    pair = found or result.step.runs
-    return pair.baseline, pair.candidate
-
-
 def _ordered(result: Result) -> list[Phase]:
     first = result.verdict_facts.phase
     return sorted(result.phases, key=lambda one: (one.phase != first, -one.share))

@@ -45,16 +45,17 @@ def power_note(step: Step) -> str:
     """The smallest change that these runs can detect, and how many runs a change of 2 % takes."""
     more = step.runs_advised
     if step.min_detectable_ns is None:
-        return f"With one run on a side run-to-run noise is unknown: record {more} or more per side."
+        return say("power_unknown", runs=f"{more}")
     if not step.baseline_ns or not step.min_detectable_ns:
         return ""
     percent = f"{100 * step.min_detectable_ns / step.baseline_ns:.1f} %"
-    text = f"The smallest change these runs can detect is {percent} (80 % power)."
+    text = say("power", percent=percent)
     if more is None:
         return text
     if min(step.runs.baseline, step.runs.candidate) < _FEW:
-        return f"{text} Record {more} runs per side: only they tell how many show 2 %."
-    return f"{text} For 2 % record {more if more <= 50 else 'more than 50'} runs per side."
+        return say("power_few", text=text, runs=f"{more}")
+    runs = f"{more}" if more <= 50 else "more than 50"
+    return say("power_more", text=text, runs=runs)
 
 
 def moment(one: Moment, cause: str) -> str:
@@ -74,7 +75,8 @@ def moment(one: Moment, cause: str) -> str:
 
 def longest(step: int | None, cause: str) -> str:
     """What the moment of an idle cell is."""
-    return f"{'one step' if step is None else f'step {step}'}, longest {CAUSES[cause].name if cause in CAUSES else cause}"
+    name = CAUSES[cause].name if cause in CAUSES else cause
+    return say("longest", cause=name) if step is None else say("longest_in", step=f"{step}", cause=name)
 
 
 # Findings.
@@ -101,15 +103,15 @@ def _note(finding: Finding) -> str:
     if facts.late_rank is not None:
         notes.append(_waiting(facts.late_rank, where.rank))
     elif facts.delta_all_ranks_ns is not None:
-        waiting = f"The other ranks wait for rank {where.rank}; the" if finding.delta_ns > 0 else "The"
-        notes.append(f"{waiting} mean over all ranks is {facts.delta_all_ranks_ns / 1e3:+.1f} us.")
+        pattern = "waited_for" if finding.delta_ns > 0 else "mean_of_ranks"
+        notes.append(say(pattern, rank=f"{where.rank}", size=f"{facts.delta_all_ranks_ns / 1e3:+.1f} us"))
     elif facts.baseline_without_gc or facts.candidate_without_gc:
         side = "baseline" if facts.baseline_without_gc else "candidate"
-        notes.append(f"The {side} recorded no collection: none ran there, or none was traced.")
+        notes.append(say("no_collection", side=side))
     elif finding.cause == "batch_mix":
-        notes.append("No other delta holds this time: all are at equal workload.")
+        notes.append(say("apart_from_others"))
     elif facts.match not in ("", "exact", "added", "removed", "replaced") and facts.confidence < _DOUBTFUL:
-        notes.append(f"Which kernels belong together is uncertain (confidence {facts.confidence:.2f}).")
+        notes.append(say("uncertain_match", confidence=f"{facts.confidence:.2f}"))
     if facts.rare is not None:
         notes.append(_rare(finding))
     if facts.allocations:
@@ -139,13 +141,12 @@ def _without(finding: Finding) -> Iterator[str]:
         write = units.prose([projected.step_ns, projected.without_ns, projected.high_ns])
         now, then = write.size(projected.step_ns), write.size(projected.without_ns)
         step = words.per_step(finding.where.phase or "", finding.part)
-        yield (
-            f"Replayed without {what}: {then} {f'{step}, as now' if now == then else f'instead of {now} {step}'}"
-            f" (range {write.size(projected.low_ns)} to {write.size(projected.high_ns)})."
-        )
+        ends = {"low": write.size(projected.low_ns), "high": write.size(projected.high_ns)}
+        pattern = "replayed_same" if now == then else "replayed"
+        yield say(pattern, what=what, now=now, then=then, step=step, **ends)
     alone = finding.without
     if alone is not None and alone.step_ns - alone.without_ns < _ALL_OF_IT * finding.delta_ns:
-        yield "Waits that the cause hides now would take the rest of its time."
+        yield say("hides_waits")
 
 
 def _rare(finding: Finding) -> str:
@@ -154,18 +155,16 @@ def _rare(finding: Finding) -> str:
     if rare is None:
         return ""
     runs = len(finding.evidence.runs_baseline_ns) or 1, len(finding.evidence.runs_candidate_ns) or 1
-    return (
-        f"Steps that it makes longer: {rare.baseline_steps * runs[0]:,.0f} of {rare.baseline_of * runs[0]:,.0f} on the baseline,"
-        f" {rare.candidate_steps * runs[1]:,.0f} of {rare.candidate_of * runs[1]:,.0f} on the candidate;"
-        f" the typical step changes by {units.prose([rare.typical_delta_ns]).signed(rare.typical_delta_ns)}."
+    sides = ((rare.baseline_steps, rare.baseline_of), (rare.candidate_steps, rare.candidate_of))
+    before, after = (
+        f"{some * many:,.0f} of {of * many:,.0f}" for (some, of), many in zip(sides, runs, strict=True)
     )
+    typical = units.prose([rare.typical_delta_ns]).signed(rare.typical_delta_ns)
+    return say("rare_steps", baseline=before, candidate=after, typical=typical)
 
 
 def _waiting(wait: WaitFact, late: int | None) -> str:
-    return (
-        f"Rank {late} comes last, and the others wait for it in collectives; the transfer itself changed by"
-        f" {wait.delta_transfer_ns / 1e3:+.1f} us."
-    )
+    return say("late_in_collectives", rank=f"{late}", size=f"{wait.delta_transfer_ns / 1e3:+.1f} us")
 
 
 def _advice(finding: Finding, result: Result) -> str:
@@ -173,14 +172,14 @@ def _advice(finding: Finding, result: Result) -> str:
     if result.verdict == "not_comparable":
         return ""
     if finding.facts.late_rank is not None:
-        return f"find out what made rank {finding.where.rank} late"
+        return say("next_late_rank", rank=f"{finding.where.rank}")
     if looks := untraced(result, finding):
         return looks
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:
-        return "find out why CUDA graphs no longer launch these kernels: a capture that failed, a shape without a graph, a setting"
+        return say("next_no_graphs")
     if finding.facts.match == "replaced":
-        return "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute"
+        return say("next_replaced")
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return advice(finding)
     return ""
@@ -202,54 +201,40 @@ def remarks(result: Result) -> list[str]:
 
 
 def _switch_interval(result: Result, one: Insight) -> str:
-    return (
-        f"{_waits(one)}: one or several times 5 ms, CPython's switch interval (sys.getswitchinterval)."
-        " The holder runs Python code and lets go of the GIL only when it is asked to."
-    )
+    return say("switch_interval", waits=_waits(one))
 
 
 def _holder_lets_go(result: Result, one: Insight) -> str:
-    return (
-        f"{_waits(one)}, less than CPython's switch interval (5 ms, sys.getswitchinterval): the holder keeps the GIL for its"
-        " whole task, then lets go by itself."
-    )
+    return say("holder_lets_go", waits=_waits(one))
 
 
 def _waits(one: Insight) -> str:
-    return f"{one.count:,} of {one.total:,} waits for the GIL last {_span(one)}"
+    return say("gil_waits", count=f"{one.count:,}", total=f"{one.total:,}", span=_span(one))
 
 
 def _hidden_host(result: Result, one: Insight) -> str:
     change = one.candidate_exposed_ns - one.baseline_exposed_ns
     prose = units.prose([one.baseline_ns, one.candidate_ns, change])
-    most = f", most of it in {one.api}" if one.api else ""
-    what = "in launching calls" if one.cause == "launch_api" else "on its own work between CUDA calls"
-    moved = "less" if change < 0 else "more"
-    why = "the rest runs behind GPU work now" if change < 0 else "the GPU's work no longer hides it"
+    where = say("in_launches" if one.cause == "launch_api" else "on_its_own")
+    pattern = "host_hidden" if change < 0 else "host_exposed"
     if change < 0 and one.candidate_exposed_ns < 0.01 * one.candidate_ns:
-        why = "all of it runs behind GPU work now"
-    return (
-        f"The host {'still ' * (change < 0)}spends {prose.size(one.candidate_ns)} {words.per_step('', unit=words.unit(result))} {what}{most}"
-        f" ({prose.size(one.baseline_ns)} before), but the GPU waits {prose.size(change)} {moved} for it: {why}."
-    )
+        pattern = "host_all_hidden"
+    return say(
+        pattern, now=prose.size(one.candidate_ns), before=prose.size(one.baseline_ns), change=prose.size(change),
+        step=words.per_step("", unit=words.unit(result)), where=say("most_in", where=where, api=one.api) if one.api else where,
+    )  # fmt: skip
 
 
 def _slower_clock(result: Result, one: Insight) -> str:
-    slower = one.low > 0
     low, high = sorted((abs(one.low), abs(one.high)))
     first, last = f"{100 * low:.1f}", f"{100 * high:.1f}"
     span = f"{first} %" if first == last else f"{first} to {last} %"
-    return (
-        f"All kernels take {span} {'longer' if slower else 'less time'}, {one.count:,} kernels of equal grids alike:"
-        f" {'a lower' if slower else 'a higher'} clock or another power limit, not a change of the program."
-    )
+    return say("slower_clock" if one.low > 0 else "faster_clock", span=span, count=f"{one.count:,}")
 
 
 def _late_rank(result: Result, one: Insight) -> str:
-    return (
-        f"Rank {one.rank} comes last in {100 * one.share:.0f} % of the steps ({100 * one.other_share:.0f} % on the baseline);"
-        f" the others wait for it. The cause is on rank {one.rank}, not in the network."
-    )
+    shares = {"share": f"{100 * one.share:.0f} %", "other": f"{100 * one.other_share:.0f} %"}
+    return say("late_rank", rank=f"{one.rank}", **shares)
 
 
 def _off_path(result: Result, one: Insight) -> str:

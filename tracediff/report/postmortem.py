@@ -20,8 +20,8 @@ from tracediff.report import (
     document,
     findings,
     first,
-    html,
     launch_words,
+    page,
     palette,
     phrases,
     pictures,
@@ -49,12 +49,12 @@ from tracediff.report.blocks import (
     without,
 )
 from tracediff.report.escape import neutral
+from tracediff.report.grammar import say
 from tracediff.report.rows import kernels_by_phase
 
 FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
-_MOST_GATES = 20
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 _LONGEST = 400  # characters of a name
 _DRAWN = ("waterfall", "step-strip")
@@ -86,12 +86,12 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     result = neutral(result)
     names = file_names(path)
     if len(names) == 1:
-        return {path: html.document(build(result)).encode()}
+        return {path: page.document(build(result)).encode()}
     drawn = pictures.files(result, _DRAWN)
     files = {
         path.with_name(f"{path.stem}-{name}"): data for name, data in drawn.items() if name != pictures.INDEX
     }
-    text = document.markdown(build(result, path.stem), _LONGEST)
+    text = document.markdown(build(result, path.stem), width=_LONGEST)
     return {path: text.encode(), **files}
 
 
@@ -136,7 +136,7 @@ def _opening(result: Result) -> tuple[str, Table]:
     rows += [[name, _of_both(result, check)] for name, check in _MACHINE if _of_both(result, check)]
     if started := sorted(one for one in _recorded(result).values() if one):
         rows.append(["Recorded (UTC)", units.arrow((started[0], started[-1]), " to ")])
-    return f"Post-mortem: {_title(result)}", grid("opening", ["", ""], rows, look="facts")
+    return _title(result), grid("opening", ["", ""], rows, look="facts")
 
 
 _MACHINE = (
@@ -153,10 +153,16 @@ def _of_both(result: Result, name: str) -> str:
     return units.arrow(one for one in sides if one not in _UNKNOWN)
 
 
+_TITLES = {
+    "no_change": "post_mortem_same",
+    "inconclusive": "post_mortem_unclear",
+    "not_comparable": "post_mortem_not_comparable",
+}
+
+
 def _title(result: Result) -> str:
-    """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
-    moved = result.observed.delta_ns and result.verdict != "not_comparable"
-    return first.change(result) if moved else words.VERDICTS[result.verdict].word
+    """`Post-mortem: generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
+    return say(_TITLES.get(result.verdict, "post_mortem"), change=first.change(result))
 
 
 def _summary(result: Result) -> Section:
@@ -206,7 +212,8 @@ def _timeline(result: Result) -> Section:
     rows: list[list[Span]] = [
         [started, f"{side} recorded: {run}"] for (side, run), started in sorted(_recorded(result).items(), key=lambda one: one[1])[:MOST] if started
     ]  # fmt: skip
-    events = ["change merged", "first sign", "alert", "cause found", "resolved"]
+    last = ["cause found", "resolved"] if result.verdict in words.MOVED else ["measured again"]
+    events = ["change merged", "first sign", "alert", *last]
     rows += [[Fill(""), Fill(event)] for event in events]
     return _part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
 
@@ -224,6 +231,8 @@ def _cause(result: Result) -> Section:
     if not main and not launch_words.by_launch(result):
         blocks.append(_line("No single cause holds 1 % of the step."))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
+    if result.verdict not in words.MOVED:
+        return _part("Cause", [*blocks, _line(say("no_change_shown"))])
     return _part("Cause", [*blocks, _line(Fill("What in the code explains this."))])
 
 
@@ -239,8 +248,8 @@ def _certainty(result: Result) -> Section:
 
 def _actions(result: Result) -> Section:
     main, _ = _main(result)
-    advised = main[:FIRST] if result.verdict not in ("no_change", "not_comparable") else []
-    steps = dict.fromkeys(finding.next.rstrip(".") for finding in advised if finding.next)
+    advised = [one.next for one in main[:FIRST]] if result.verdict in words.MOVED else [first.advised(result)]
+    steps = dict.fromkeys(text.rstrip(".") for text in advised if text)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
     items += [
         ["Gate it in continuous integration (docs/gate.md): ", Fill("owner, by when")],
@@ -311,22 +320,11 @@ def _told(block: Block, title: str) -> Block:
 
 def _gates(result: Result) -> list[Section]:
     """Return what became of the gates; nothing where none were judged."""
-    found = result.gates
-    if found is None or not found.outcomes:
-        return []
-    rows: list[list[Span]] = [
-        [Code(one.text), one.outcome + (", warning only" if one.severity == "warning" else ""), one.message]
-        for one in found.outcomes[:_MOST_GATES]
+    return [
+        _part(one.title, [_told(each, one.title) for each in printed(one, 1)])
+        for one in sections.asked(result)
+        if one.id == "gates"
     ]
-    left = max(0, len(found.outcomes) - _MOST_GATES)
-    notes: list[Sequence[Span]] = [[note] for note in found.notes[:_MOST_GATES]]
-    notes += [
-        [Code(one.text), f": its failure is waived until {one.waiver.expires}: {one.waiver.reason}"]
-        for one in found.outcomes
-        if one.waiver is not None
-    ][:_MOST_GATES]
-    table = grid("gates", ["Gate", "Outcome", "What was measured"], rows, left=left, field="gates.outcomes")
-    return [_part("Gates", [table, *([Items(notes)] if notes else [])])]
 
 
 # What was ruled out, and what was not: a change that was not seen is not a change that is not there.

@@ -4,44 +4,143 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from markupsafe import Markup
 from rich.console import Console
 
-from tracediff.model.show import Show
-from tracediff.report import blocks, lanes, pictures, sections, show_words, templates, units, words, workloads
-from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
+from tracediff.model.show import IdleCause, Show
+from tracediff.report import blocks, drawn, lanes, sections, show_words, units, words, workloads
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Head,
+    Items,
+    Line,
+    Link,
+    Row,
+    Section,
+    Span,
+    Strong,
+    Table,
+    grid,
+)
 from tracediff.report.console import print_section, print_titled, print_warnings
-from tracediff.report.document import report_markdown
-from tracediff.report.escape import neutral
-from tracediff.report.html import helpers, own_files
-from tracediff.report.markdown import LIMIT, cut_to_limit, length
+from tracediff.report.document import markdown
+from tracediff.report.escape import neutral, shorten
+from tracediff.report.grammar import say
+from tracediff.report.markdown import LIMIT, cut_to_limit, length, said_by
+from tracediff.report.page import Page, render
 
 _BAR = 20  # letters of the longest bar
+_ALERTS = 5  # and waits, told at once
 
 
 def render_show_html(report: Show) -> str:
     """Return the page."""
     report = neutral(report)
-    first = [sections.accounting(report), sections.waits(report)]
-    known: dict[str, Any] = {
-        **own_files(["lanes.js"], ["show.css"]),
-        **helpers(),
-        "two": False,
-        "r": report,
-        "books": show_words.books(report),
-        "show_words": show_words,
-        "left_out": workloads.left_out(report),
-        "comment": render_show_markdown(report),
-        "timelines": lanes.drawn(report),
-        "lanes": Markup(lanes.data(report)),  # JSON, of which no letter begins a tag
-        "pictures": pictures.for_page(report),
-        "asked": sections.asked(report),
-        "first": [one for one in first if one is not None],
-        "sections": sections.sections(report),
-    }
-    return templates.html_environment().get_template("show.html.j2").render(known)
+    books = show_words.books(report)
+    asked = sections.asked(report)
+    first = [one for one in (sections.accounting(report), sections.waits(report)) if one is not None]
+    title = (
+        report.chosen[0].text
+        if report.chosen
+        else say("show_title", label=report.input.label, size=books.step)
+    )
+    page = Page(
+        title=title,
+        heading=report.sentence,
+        tone="neutral",
+        sides=[("capture", report.input.label)],
+        said=_said(report, books),
+        measured=_alerts(report),
+        columns=[_bars(report, books), _first_waits(report)],
+        sections=[*asked, *first, *drawn.sections(report), *sections.sections(report)],
+        lanes=lanes.data(report),
+        keys="one" if lanes.drawn(report) else "",
+        format=f", format {report.format_version} of a report on one capture",
+        skip="accounting",
+        tool=report.tool,
+        comment=render_show_markdown(report),
+    )
+    return render(page, ["lanes.js"], ["show.css"])
+
+
+def _said(report: Show, books: show_words.Books) -> list[Block]:
+    """The step in figures, how steps were told apart, on which machine."""
+    step, scale = report.step, units.scale_for([report.step.mean_ns])
+    cells = [Cell(books.step, step.mean_ns, small=say("mean_step"))]
+    if show_words.captured(report, "kernels"):
+        cells += [Cell(books.busy, small=say("busy")), Cell(books.idle, small=say("idle"))]
+    told = [("runs", f"{len(report.input.runs)}"), ("in the mean", show_words.steps(report))]
+    if step.sd_ns is None:
+        told.append(("between runs", say("one_run")))
+    else:
+        raw = show_words.raw_means(report)
+        means = f"{scale.number(min(step.runs_ns))} to {scale.time(max(step.runs_ns))}"
+        told += [("standard deviation over runs", scale.time(step.sd_ns))]
+        told += (
+            [("runs' means at equal workload", means), ("runs' means as they ran", raw)]
+            if raw
+            else [("runs' means", means)]
+        )
+    for phase in report.phases[:3]:
+        side = phase.baseline
+        if side is not None:
+            own = units.scale_for([side.p50_ns, side.p99_ns])
+            told.append((f"{phase.phase} p50, p99", f"{own.number(side.p50_ns)}, {own.time(side.p99_ns)}"))
+    how = f"{words.sentence(show_words.what_a_step_is(report))}. {show_words.machine(report)}"
+    figures = blocks.facts("step", [(name, [Cell(text)]) for name, text in told], look="figures")
+    return [Line(cells, "size"), Line([how]), figures]
+
+
+def _alerts(report: Show) -> list[Block]:
+    notes = [*workloads.left_out(report), *words.all_missing(report)]
+    items: list[list[Span]] = [[text] for text in notes[:_ALERTS]]
+    if more := notes[_ALERTS:]:
+        items.append([Link(say("more", count=f"{len(more)}"), "capture")])
+    return [Items(items, "alerts")] if items else []
+
+
+def _bars(report: Show, books: show_words.Books) -> Section:
+    """The categories as bars of the colours that timelines have."""
+    heads = [
+        Head("Category"),
+        Head(""),
+        Head("{} per step", books.scale.unit, right=True),
+        Head("% of the step", right=True),
+    ]
+    listed = [
+        Row([
+            Cell(one.label), Cell(bars=(one.bar,) if one.row.ns else (), swatch=one.row.category), Cell(one.time, one.row.ns), Cell(one.share),
+        ], look="" if one.row.ns else "zero")
+        for one in books.lines
+    ]  # fmt: skip
+    foot = Row([Cell("step"), Cell(), Cell(books.total, report.step.mean_ns), Cell("100.00 %")])
+    made = Table("bars", say("bars"), heads, listed, books.scale.unit, foot=foot, look="plain bars")
+    return Section("", say("show_fall"), [made])
+
+
+def _first_waits(report: Show) -> Section:
+    """The largest waits, and how many more there are."""
+    found: list[Block] = []
+    shown = report.idle[:_ALERTS]
+    scale = units.scale_for([one.ns for one in shown])
+    if shown:
+        found.append(Items([_wait(one, scale) for one in shown], "sizes"))
+    else:
+        found.append(Line([say("never_idle")]))
+    if more := len(report.idle) - len(shown):
+        found.append(Line([Link(say("more", count=f"{more + report.idle_left_out}"), "idle")], "note"))
+    if report.warnings:
+        count = units.counted(len(report.warnings), "warning")
+        found.append(Line([Link(count, "warnings"), f": {shorten(report.warnings[0].message, 140)}"], "note"))
+    return Section("", show_words.waits(report), found)
+
+
+def _wait(one: IdleCause, scale: units.Scale) -> list[Span]:
+    title = Link(shorten(words.sentence(one.title), 170), f"idle-{one.rank}")
+    facts = [f"{units.share(one.share)} of the step", show_words.on_rank(one)]
+    return [Cell(scale.time(one.ns), one.ns), title, " ", ", ".join(text for text in facts if text)]
 
 
 def render_show_markdown(report: Show, top: int = 10) -> str:
@@ -57,8 +156,8 @@ def render_show_markdown(report: Show, top: int = 10) -> str:
 
 def _markdown(report: Show, top: int, rows: int, width: int) -> str:
     if report.chosen:
-        return report_markdown(
-            report.tool, asked(report, top), top, width, "Every row is in the JSON (`chosen`)."
+        return markdown(
+            asked(report, top), level=2, width=width, note=said_by(report.tool, "every_row", field="chosen")
         )
     found = sections.sections(report)
     folds = [blocks.titled(one, 1) for one in found if one.depth <= 1]
@@ -72,8 +171,8 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
         more = [Line([f"{left} more are in the JSON (warnings)."])] if left > 0 else []
         folds.append((count, [Items(said), *more]))
     shown = [(title, printed) for title, printed in folds if printed]
-    note = "Times are means per step. Timelines, distributions and every row are in the HTML report and the JSON."
-    return report_markdown(report.tool, [opening(report, top)], top, width, note, shown)
+    note = said_by(report.tool, "show_in_the_page")
+    return markdown([opening(report, top)], folds=shown, note=note, level=2, most=top, width=width)
 
 
 def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
@@ -145,7 +244,8 @@ def _waits(report: Show, top: int) -> list[Section]:
             f": {scale.time(one.ns)}, {'; '.join(facts)}",
         ]
         for number, (name, value) in enumerate(show_words.elsewhere(one)):
-            item += [f"{', ' if number else '; at '}{name} ", Code(value)]
+            lead = ", " if number else "; at "
+            item += [f"{lead}{name} ", Code(value)]
         items.append(item)
     left = len(report.idle) + report.idle_left_out - len(shown)
     more: list[Block] = (

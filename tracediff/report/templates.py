@@ -31,7 +31,7 @@ def folder() -> Path:
     """Return the folder of the templates: packed into the wheel, or at the top of the checkout."""
     package = Path(__file__).resolve().parent.parent
     for place in (package / "_templates", package.parent / "templates"):
-        if (place / "report.html.j2").is_file():
+        if (place / "page.html.j2").is_file():
             return place
     raise TracediffError(
         "templates-missing", "the report templates are not in this installation", fix="reinstall tracediff"
@@ -96,6 +96,8 @@ def _span(span: Span, width: int = 160) -> Markdown:
     """A span; escaping drops blanks at the ends of prose, which part it from its neighbours."""
     if isinstance(span, Link):
         text = markdown_prose(span.text)
+        if span.page and not span.to:
+            return Markdown(f"[{text}]({span.page})")
         return Markdown(f"[**{text}**]({span.page}#{span.to})") if span.page else text
     if isinstance(span, Cell):
         return markdown_prose(f"{span.text} {span.small}")

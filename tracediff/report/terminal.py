@@ -6,7 +6,6 @@ Everything is a `Text` or a cell built from one: no markup is ever read from a n
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
 from tracediff.model import Result
 from tracediff.report import (
@@ -19,22 +18,23 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.blocks import flat
 from tracediff.report.causes import run_name
 from tracediff.report.console import (
     TONES,
     has_unicode,
     print_block_table,
+    print_fitted,
     print_heading,
     print_line,
     print_more,
     print_numbered,
     print_section,
-    print_table,
     print_titled,
     print_warnings,
 )
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.waterfall import text_lines
+from tracediff.report.grammar import say
 
 _STATUS = {"fail": "red", "warn": "yellow"}
 
@@ -80,25 +80,9 @@ def _verdict(result: Result, console: Console) -> None:
 
 def _waterfall(result: Result, console: Console) -> None:
     figure = waterfall.build(result)
-    full, part, thin = ("█", "▓", "▏") if has_unicode(console) else ("#", "=", "|")
-    probe = text_lines(figure, 10)
-    labels, values, percents = (
-        max(len(getattr(line, field)) for line in probe) for field in ("label", "value", "percent")
-    )
-    percents = max(percents, len(figure.of))
-    width = max(8, min(60, console.width - labels - values - percents - 9))
-    print_heading(console, f"Where the time of a {figure.of_what} went")
-    rows = []
-    for line in text_lines(figure, width):
-        total = line.bar.kind in ("baseline", "candidate")
-        weight = "bold" if total else ""
-        faint = "dim" if line.bar.level == "within_noise" else "cyan"
-        mark = full if total else thin if line.thin else part
-        bar = Text(" " * line.offset + mark * line.length, "" if total else faint)
-        rows.append([Text(line.label, weight), Text(line.value, weight), Text(line.percent, "dim"), bar])
-    print_table(console, ("", f"per {figure.unit}", figure.of, ""), rows, left=(0, 3))
-    if notes := waterfall.notes(figure):
-        print_line(console, ("; ".join(notes), "dim"))
+    print_heading(console, say("fall_title", step=figure.of_what))
+    print_fitted(console, flat(waterfall.text_table(figure, console.width - 2), len(figure.bars)))
+    print_line(console, (" ".join(waterfall.notes(figure)), "dim"))
 
 
 def _findings(result: Result, console: Console, top: int) -> None:

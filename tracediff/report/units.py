@@ -61,9 +61,8 @@ class Scale:
         sign = "-" if ns < 0 else plus if ns > 0 else ""
         digits = f"{abs(ns) / self.factor:,.{self.decimals}f}"
         if not digits.strip("0."):
-            return (
-                f"{sign if plus else ''}<{10**-self.decimals:.{self.decimals}f}"  # a time is not below zero
-            )
+            least = f"<{10**-self.decimals:.{self.decimals}f}"
+            return sign + least if plus else least  # a time is not below zero
         return sign + digits
 
 
@@ -96,10 +95,9 @@ def percent(delta: float, base: float | None) -> str:
     if not base:
         return NO_BASE
     value = 100 * delta / abs(base)
-    text = f"{abs(value):,.{0 if abs(value) >= 100 else 1}f}"
-    if not text.strip("0."):
-        return "0.0 %"
-    return f"{'-' if value < 0 else '+'}{text} %"
+    decimals = 0 if abs(value) >= 100 else 1
+    text = f"{value:+,.{decimals}f} %"
+    return text if text.strip("+-0. %") else "0.0 %"
 
 
 def share(part: float, whole: float | None = 1.0) -> str:
@@ -108,8 +106,8 @@ def share(part: float, whole: float | None = 1.0) -> str:
         return NO_BASE
     value = 100 * part / whole
     decimals = 0 if abs(value) >= 9.95 else 1
-    text = f"{value:,.{decimals}f}"
-    return f"{'0' if not text.strip('-0.') else text} %"
+    text = f"{value:,.{decimals}f} %"
+    return text if text.strip("-0. %") else "0 %"
 
 
 def word(delta: float) -> str:
@@ -128,7 +126,14 @@ def count(value: float) -> str:
     """Write a count per step: whole numbers as such, others with one or two decimals."""
     if abs(value - round(value)) < 0.005:
         return f"{round(value):,}"
-    return f"{value:,.{1 if abs(value) >= 10 else 2}f}"
+    decimals = 1 if abs(value) >= 10 else 2
+    return f"{value:,.{decimals}f}"
+
+
+def launches(value: float, written: str = "") -> str:
+    """Write a count of launches: `1 launch`, `0.97 launches`; written: in this way."""
+    many = written or count(value)
+    return f"{many} launch" if many == "1" else f"{many} launches"
 
 
 def counted(value: float, noun: str) -> str:
@@ -197,8 +202,8 @@ class Prose:
             return f"{abs(value) / self.factor:,.{decimals}f}"
 
         def signed(value: float) -> str:
-            text = number(value)
-            return f"{'' if not text.strip('0.') else '-' if value < 0 else '+'}{text}"
+            text = f"{value / self.factor:+,.{decimals}f}"
+            return text if text.strip("+-0.") else text[1:]
 
         return f"{signed(ns)}{_around(ns, low, high, number, signed)} {self.unit}"
 

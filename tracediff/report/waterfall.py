@@ -9,6 +9,8 @@ from typing import Literal
 
 from tracediff.model import Accounting, Evidence, Result
 from tracediff.report import palette, units, words
+from tracediff.report.blocks import Cell, Head, Row, Table
+from tracediff.report.grammar import say
 
 NOT_CAPTURED = "not captured"
 NOISE: Evidence = "within_noise"
@@ -201,28 +203,37 @@ def text_lines(waterfall: Waterfall, width: int) -> list[TextLine]:
 def notes(waterfall: Waterfall) -> list[str]:
     """What stands under the figure: where its axis begins, what is added up in a row, and what has none."""
     start = waterfall.axis()[0]
-    said = [f"bars start at {waterfall.scale.time(start)}, not at zero"] if start > 0 else []
-    absent = [bar for bar in waterfall.shown if not bar.captured]
-    for name, bars in (("others", waterfall.small), ("no change", waterfall.unchanged)):
+    said = [say("fall_axis", time=waterfall.scale.time(start))] if start > 0 else []
+    for pattern, bars in (("fall_others", waterfall.small), ("fall_unchanged", waterfall.unchanged)):
         if bars:
-            said.append(f"{name}: {', '.join(bar.label for bar in bars)}")
-    said += [f"{bar.label}: {bar.note}" for bar in absent]
+            said.append(say(pattern, labels=", ".join(bar.label for bar in bars)))
+    said += [say("fall_note", label=bar.label, note=bar.note) for bar in waterfall.shown if bar.note]
     if any(bar.level == NOISE for bar in waterfall.drawn):
-        said.append(f"{units.NOISE} may be noise")
+        said.append(say("fall_noise", sign=units.NOISE))
     return said
 
 
-def text_figure(waterfall: Waterfall, width: int = 36) -> str:
-    """Draw the waterfall as plain text."""
-    lines = text_lines(waterfall, width)
-    names = max(len(line.label) for line in lines)
-    values = max(len(line.value) for line in lines)
-    percents = max(len(waterfall.of), *(len(line.percent) for line in lines))
-    rows = [f"{'':<{names}}  {f'per {waterfall.unit}':>{values}}  {waterfall.of:>{percents}}"]
-    for line in lines:
+def text_table(waterfall: Waterfall, columns: int) -> Table:
+    """The waterfall as a table of at most so many columns of text, the last of which are bars."""
+    named = [Cell(""), Cell(f"per {waterfall.unit}"), Cell(waterfall.of)]
+    rows = [[Cell(line.label), Cell(line.value), Cell(line.percent)] for line in text_lines(waterfall, 1)]
+    room = columns - 1 - sum(2 + max(len(row[at].text) for row in [named, *rows]) for at in range(3))
+    for row, line in zip(rows, text_lines(waterfall, max(8, min(60, room))), strict=True):
         mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
-        figure = " " * line.offset + mark * line.length
-        texts = f"{line.label:<{names}}  {line.value:>{values}}  {line.percent:>{percents}}"
-        rows.append(f"{texts}  {figure}".rstrip())
-    rows += textwrap.wrap("; ".join(notes(waterfall)), 79)
-    return "\n".join(rows)
+        row.append(
+            Cell(" " * line.offset + mark * line.length, tone="noise" if line.bar.level == NOISE else "")
+        )
+    heads = [Head(one.text, right=at in (1, 2)) for at, one in enumerate([*named, Cell("")])]
+    return Table("waterfall", "", heads, [Row(row) for row in rows], look="plain")
+
+
+def text_figure(waterfall: Waterfall, columns: int = 72) -> str:
+    """Draw the waterfall as plain text, with what stands under it."""
+    made = text_table(waterfall, columns)
+    rows = [[head.text for head in made.heads], *([cell.text for cell in row.cells] for row in made.rows)]
+    wide = [max(len(row[at]) for row in rows) for at in range(3)]
+    lines = [
+        f"{one:<{wide[0]}}  {size:>{wide[1]}}  {part:>{wide[2]}}  {bar}".rstrip()
+        for one, size, part, bar in rows
+    ]
+    return "\n".join([*lines, *textwrap.wrap(" ".join(notes(waterfall)), 79)])

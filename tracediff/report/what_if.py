@@ -9,7 +9,7 @@ from rich.console import Console
 from tracediff.formats.recognise import counted
 from tracediff.model.causes import CATEGORIES
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
-from tracediff.report import html, units
+from tracediff.report import page, units
 from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
 from tracediff.report.causes import CAUSES
 from tracediff.report.console import print_document
@@ -151,7 +151,7 @@ def render_what_if_markdown(report: WhatIf) -> str:
 
 def render_what_if_html(report: WhatIf) -> str:
     """Return the page."""
-    return html.document([document(neutral(report))])
+    return page.document([document(neutral(report))])
 
 
 def render_what_if_terminal(report: WhatIf, console: Console) -> None:

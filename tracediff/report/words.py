@@ -485,11 +485,11 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
 def parts_line(finding: Finding, scale: units.Scale) -> str:
     """The parts in one line: `GEMM -22.2 us, silu +9.3 us; with it launch calls -108 us`."""
     rows = parts(finding, scale)
-    own, after = (
+    both = (
         ", ".join(f"{row.what} {row.delta}" for row in rows if row.follows is follows)
         for follows in (False, True)
     )
-    return f"{own}{'; with it ' if own and after else ''}{after}"
+    return "; with it ".join(text for text in both if text)
 
 
 def places(finding: Finding) -> list[tuple[str, str]]:

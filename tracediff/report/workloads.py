@@ -11,6 +11,7 @@ from tracediff.model import Result, Stratum
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.causes import run_name
+from tracediff.report.grammar import say
 
 _SIDES = ("baseline", "candidate")
 _WORTH_A_NAME = 0.02  # of a side's step time: smaller workloads are summed up
@@ -41,7 +42,7 @@ _LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
 
 def workload(stratum: Stratum, kind: str) -> str:
     """Say in words which step of a stratum this is."""
-    return f"{'Typical' if kind == 'typical' else 'Longest'} {workload_name(stratum)}"
+    return say("typical_step" if kind == "typical" else "longest_step", workload=workload_name(stratum))
 
 
 def workload_name(stratum: Stratum, between: str = ": ") -> str:
@@ -74,7 +75,7 @@ def left_out(result: Result | Show) -> list[str]:
         texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
     elif out[named:]:
         texts.append(f"{size(out)} {_summed(out)}")
-    return [f"{'Not compared' if two else 'Not in the mean'}: {text}." for text in texts]
+    return [say("not_compared" if two else "not_in_the_mean", text=text) for text in texts]
 
 
 def _called(stratum: Stratum) -> str:
@@ -175,7 +176,7 @@ def _first_uses_moved(result: Result) -> str:
         rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
         if rate * ns <= 0:
             return "first uses of kernels in other kinds of steps"
-    return f"{'more' if ns > 0 else 'fewer'} first uses of kernels{first_uses(result)}"
+    return say("more_first_uses" if ns > 0 else "fewer_first_uses") + first_uses(result)
 
 
 def first_uses(result: Result) -> str:

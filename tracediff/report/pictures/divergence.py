@@ -6,6 +6,7 @@ from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
 from tracediff.report.causes import OUTSIDE
+from tracediff.report.grammar import say
 from tracediff.report.pictures.style import Change, Layout, Sheet, areas, colour, label, marks, tick
 
 TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
@@ -66,7 +67,8 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
 
 
 def _signed(ns: float, scale: units.Scale) -> str:
-    return f"{'+' if ns > 0 else '-'}{tick(abs(ns), scale)} {scale.unit}" if ns else "0"
+    sign = "+" if ns > 0 else "-"
+    return f"{sign}{tick(abs(ns), scale)} {scale.unit}" if ns else "0"
 
 
 def _row(result: Result, cause: DivergenceCause, scale: units.Scale) -> Change:
@@ -81,7 +83,7 @@ def _ends(one: Divergence, scale: units.Scale) -> str:
     lag = one.candidate.period_ns - one.baseline.period_ns
     if not lag:
         return "Both steps take equally long"
-    return f"The candidate ends {scale.time(abs(lag))} {'later' if lag > 0 else 'earlier'}"
+    return say("ends_later" if lag > 0 else "ends_earlier", size=scale.time(abs(lag)))
 
 
 def step_words(step: DivergentStep) -> str:

@@ -66,7 +66,8 @@ def describe(waterfall: Waterfall) -> str:
     scale = waterfall.scale
     parts = [f"baseline {scale.time(waterfall.bars[0].end_ns)}"]
     for bar in waterfall.shown[1:-1]:
-        parts.append(f"{bar.label} {scale.delta(bar.delta_ns) if bar.captured else bar.note}")
+        said = scale.delta(bar.delta_ns) if bar.captured else bar.note
+        parts.append(f"{bar.label} {said}")
     return "; ".join([*parts, f"candidate {scale.time(waterfall.bars[-1].end_ns)}"])
 
 

@@ -236,7 +236,7 @@ def _layers(
 
 def _title(strip: StepStrip, column: StripColumn, scale: units.Scale) -> str:
     most = max(zip(column.parts, strip.categories, strict=True))
-    text = f"{'step' if column.number is None else f'step {column.number}'}"
+    text = "step" if column.number is None else f"step {column.number}"
     if column.phase != "step":
         text += f" ({column.phase})"
     text += f": {scale.time(column.ns)}, {palette.category(most[1]).label} {scale.time(most[0])}"

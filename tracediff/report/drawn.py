@@ -1,0 +1,196 @@
+"""What only pages draw, as sections: every step in order, steps event by event, and the other pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracediff.model import Result
+from tracediff.model.pictures import Timeline, TimelineStep
+from tracediff.model.show import Show
+from tracediff.report import lanes, palette, pictures, units, words, workloads
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Head,
+    Lanes,
+    Line,
+    Row,
+    Section,
+    Span,
+    Strong,
+    Table,
+)
+from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
+from tracediff.report.pictures import divergence
+from tracediff.report.rows import kernels_by_phase
+
+Report = Result | Show
+STRIP = "step-strip"
+
+
+def sections(report: Report) -> list[Section]:
+    """Those that hold something, in the order of a page: every step, timelines, other pictures."""
+    drawn = pictures.for_page(report)
+    strip = drawn.pop(STRIP, None)
+    found = []
+    if strip:
+        found.append(
+            Section(STRIP, strip.title, [*_strip_lead(report), _figure(strip)], menu="Every step", open=True)
+        )
+    if timelines := lanes.drawn(report):
+        parts = [_timeline(report, number, one) for number, one in enumerate(timelines)]
+        lead = " ".join(
+            [say("timelines" if isinstance(report, Result) else "timelines_of_one"), *_not_drawn(report)]
+        )
+        found.append(
+            Section("timelines", "Steps event by event", [_lead(lead), *parts], menu="Timelines", open=True)
+        )
+    if drawn:
+        parts = [
+            Section(name, one.title, [_lead(_described(report, name)), _figure(one)])
+            for name, one in drawn.items()
+        ]
+        titles = "; ".join(one.title for one in drawn.values())
+        whole = isinstance(report, Show)
+        found.append(
+            Section(
+                "pictures", "More pictures", parts, gist=titles, menu="Pictures", printed=True, open=whole
+            )
+        )
+    return found
+
+
+def _lead(text: str) -> Line:
+    return Line([text], "lead")
+
+
+def _figure(of: pictures.Picture) -> Figure:
+    return Figure(of.svg, "", look="drawn")
+
+
+def _strip_lead(report: Report) -> list[Block]:
+    strip = report.step_strip
+    if strip is None or len(report.ranks) < 2:
+        return [_lead(say("strip"))]
+    pattern = "strip_of_rank" if isinstance(report, Result) else "strip_of_idle_rank"
+    return [
+        _lead(say(pattern, rank=f"{strip.rank}", others=units.counted(strip.ranks_left_out, "other rank")))
+    ]
+
+
+def _not_drawn(report: Report) -> list[str]:
+    """Which workloads and ranks have no timeline."""
+    left = report.timelines
+    assert left is not None
+    said = []
+    if left.strata_left_out:
+        said.append(say("timelines_workloads", count=units.counted(left.strata_left_out, "workload")))
+    if left.ranks_left_out:
+        pattern = "timelines_ranks" if isinstance(report, Result) else "timelines_ranks_of_one"
+        said.append(say(pattern, count=units.counted(left.ranks_left_out, "rank")))
+    return said
+
+
+def _described(report: Report, name: str) -> str:
+    """What a picture shows."""
+    if name == "cause-tree":
+        root = report.cause_tree[0]
+        unit = words.unit(report) if isinstance(report, Result) else "step"
+        step = unit if root.key in ("", "step") else f"{root.key} {unit}"
+        return say("cause_tree_typical" if root.kind == "typical" else "cause_tree_mean", step=step)
+    if isinstance(report, Show):
+        return say("step_times_of_one")
+    if name == "step-times":
+        return say("step_times")
+    if name == "kernel-times":
+        return say(
+            "kernel_times", per=words.per_step(kernels_by_phase(report)[0].phase, unit=words.unit(report))
+        )
+    one = divergence.shown(report)
+    assert one is not None
+    steps = {
+        side: shorten(divergence.step_words(getattr(one, side)), 60) for side in ("baseline", "candidate")
+    }
+    workload = workloads.workload_name(report.strata[one.stratum], " of ") + f" on rank {one.rank}" * (
+        len(report.ranks) > 1
+    )
+    return say("divergence_worst" if one.kind == "worst" else "divergence", workload=workload, **steps)
+
+
+# Steps event by event
+
+
+def _timeline(report: Report, number: int, one: Timeline) -> Section:
+    two = isinstance(report, Result)
+    stratum = report.strata[one.stratum]
+    what = workloads.workload(stratum, one.kind) + f", rank {one.rank}" * (len(report.ranks) > 1)
+    sides = [("baseline", one.baseline), ("candidate", one.candidate)] if two else [("step", one.baseline)]
+    there = [(side, step) for side, step in sides if step]
+    scale = units.scale_for([step.period_ns for _, step in there])
+    heads = [_head(side, step, scale, two=two) for side, step in sides]
+    times = [step.period_ns for _, step in there]
+    if len(times) == 2:
+        delta = times[1] - times[0]
+        heads.append([say("longer_by", size=scale.delta(delta), word=units.word(delta))])
+    if not one.exact:
+        heads.append([say("nearest_step")])
+    if not stratum.compared:
+        heads.append([say("not_in_mean", reason=stratum.reason.replace("_", " "))])
+    label = say("lanes_of_two" if two else "lanes", what=what)
+    title = what if number == 0 else f"{what}: {units.arrow(map(scale.time, times))}"
+    found: list[Block] = [Lanes("lanes", f"{number}", label, heads), _numbers(report, there, scale)]
+    return Section("", title, found, folded=number > 0)
+
+
+def _head(side: str, step: TimelineStep | None, scale: units.Scale, *, two: bool) -> list[Span]:
+    name: list[Span] = [Strong(side), " "] if two else []
+    if not step:
+        return [*name, say("no_such_step")]
+    which = [shorten(step.run, 40)] + ([] if step.number is None else [f"step {step.number}"])
+    return [*name, Cell(scale.time(step.period_ns), small=", ".join(which))]
+
+
+def _numbers(report: Report, steps: list[tuple[str, TimelineStep]], scale: units.Scale) -> Section:
+    """The categories of these very steps, and where they are in the traces."""
+    keys = [key for key in palette.BY_KEY if any(key in step.accounting for _, step in steps)]
+    rows = [
+        Row(
+            [
+                Cell(palette.category(key).label, swatch=key),
+                *_cells([step.accounting.get(key, 0) for _, step in steps], steps, scale),
+            ]
+        )
+        for key in keys
+    ]
+    foot = Row([Cell("step"), *_cells([step.period_ns for _, step in steps], steps, scale)])
+    heads = [
+        Head("Category"),
+        *(Head(f"{side.capitalize()}, {{}}", scale.unit, right=True) for side, _ in steps),
+    ]
+    if len(steps) == 2 or isinstance(report, Show):
+        heads.append(Head("Delta" if len(steps) == 2 else "% of the step", right=True))
+    rows = [Row(row.cells[: len(heads)]) for row in rows]
+    made = Table(
+        "timeline", "", heads, rows, scale.unit, foot=Row(foot.cells[: len(heads)]), look="plain", depth=3
+    )
+    places: list[Span] = [f"In {words.viewer(report)}: "]
+    for at, (_, step) in enumerate(steps):
+        places += ["; "] * bool(at) + [
+            Code(step.run),
+            f" from {step.start_ns} to {step.start_ns + step.period_ns} ns",
+        ]
+    events = " and ".join(f"{step.events:,}" for _, step in steps)
+    thread = say("lanes_thread", events=events, thread=steps[-1][1].thread or "unknown")
+    title = say("steps_in_numbers" if len(steps) == 2 else "step_in_numbers")
+    return Section("", title, [made, Line([*places, f". {thread}"], "note")], folded=True)
+
+
+def _cells(values: list[Any], steps: list[tuple[str, TimelineStep]], scale: units.Scale) -> list[Cell]:
+    """A time of each step, then their difference, or of one step its part of it."""
+    cells = [Cell(scale.number(ns)) for ns in values]
+    if len(values) == 2:
+        return [*cells, Cell(scale.signed(values[1] - values[0]))]
+    return [*cells, Cell(units.share(values[0], steps[0][1].period_ns))]
