@@ -16,8 +16,8 @@ def _ncu_facts(path: Path) -> tuple[list[str], str]:
 
     profile = read(path)
     names = {launch.name for launch in profile.launches}
-    launches = f"{len(profile.launches)} launch{'' if len(profile.launches) == 1 else 'es'}"
-    facts = [f"{launches} of {counted(len(names), 'kernel')}"]
+    noun = "launch" if len(profile.launches) == 1 else "launches"
+    facts = [f"{len(profile.launches)} {noun} of {counted(len(names), 'kernel')}"]
     return facts + ([f"on {profile.device}"] if profile.device else []), ""
 
 

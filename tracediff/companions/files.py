@@ -115,13 +115,14 @@ def _known(folder: Path, used: set[Path]) -> Iterator[tuple[Path, Kind]]:
 
 def of_both(one: Sections, other: Sections) -> tuple[Sections, Sections, list[Note]]:
     """What was found on both sides, and a note on what was not: it is compared with nothing."""
+    lone = (
+        "{file} lies beside the {side}, and nothing like it beside the {other}: it is compared with nothing"
+    )
     notes = [
-        Note(
-            "beside-one-side",
-            f"{(one | other)[section][0].name} lies beside the {'baseline' if section in one else 'candidate'}, and nothing like it beside the"
-            f" {'candidate' if section in one else 'baseline'}: it is compared with nothing",
-        )
+        Note("beside-one-side", lone.format(file=of[section][0].name, side=side, other=without))
         for section in sorted(one.keys() ^ other.keys())
+        for of, side, without in ((one, "baseline", "candidate"), (other, "candidate", "baseline"))
+        if section in of
     ]
     before, after = ({name: side[name] for name in one if name in other} for side in (one, other))
     return before, after, notes

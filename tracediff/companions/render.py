@@ -79,7 +79,8 @@ def render_terminal(report: Report, console: Console, top: int = 10) -> None:
     """Print the report; `top`: rows of a table."""
     found, sign, text, section = _opened(report)
     tone = TONES[beside.renderer(found).tone(found)]
-    print_line(console, (f"{sign if has_unicode(console) else ''}{text}", f"bold {tone}"), indent=0)
+    said = sign + text if has_unicode(console) else text
+    print_line(console, (said, f"bold {tone}"), indent=0)
     print_section(console, section, 1, top)
 
 

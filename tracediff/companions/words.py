@@ -17,7 +17,8 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...], plain: str) -> s
     for unit, size in units:
         if abs(value) >= size:
             return f"{_digits(value / size)} {unit}"
-    return f"{_digits(value) if value % 1 else f'{value:.0f}'} {plain}".rstrip()
+    number = _digits(value) if value % 1 else f"{value:.0f}"
+    return f"{number} {plain}".rstrip()
 
 
 def time(ns: float) -> str:
@@ -48,8 +49,9 @@ def percent(value: float) -> str:
 def both(before: str, after: str) -> str:
     """Write a change; the unit once where both have the same."""
     one, _, unit = before.rpartition(" ")
-    same = one and unit == after.rpartition(" ")[2] and unit.isalpha()
-    return f"{one if same else before} -> {after}"
+    if one and unit == after.rpartition(" ")[2] and unit.isalpha():
+        before = one
+    return f"{before} -> {after}"
 
 
 def points(before: float, after: float) -> str:
@@ -70,4 +72,4 @@ def part(delta: float, base: float) -> str:
 
 def signed(ns: float) -> str:
     """Write a difference of times."""
-    return f"{'-' if ns < 0 else '+'}{time(abs(ns))}"
+    return ("-" if ns < 0 else "+") + time(abs(ns))

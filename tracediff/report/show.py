@@ -22,7 +22,6 @@ from tracediff.report.blocks import (
     Span,
     Strong,
     Table,
-    grid,
 )
 from tracediff.report.console import print_section, print_titled, print_warnings
 from tracediff.report.document import markdown
@@ -53,7 +52,7 @@ def render_show_html(report: Show) -> str:
         sides=[("capture", report.input.label)],
         said=_said(report, books),
         measured=_alerts(report),
-        columns=[_bars(report, books), _first_waits(report)],
+        columns=[Section("", say("show_fall"), [_accounting(report, books)]), _first_waits(report)],
         sections=[*asked, *first, *drawn.sections(report), *sections.sections(report)],
         lanes=lanes.data(report),
         keys="one" if lanes.drawn(report) else "",
@@ -99,25 +98,6 @@ def _alerts(report: Show) -> list[Block]:
     if more := notes[_ALERTS:]:
         items.append([Link(say("more", count=f"{len(more)}"), "capture")])
     return [Items(items, "alerts")] if items else []
-
-
-def _bars(report: Show, books: show_words.Books) -> Section:
-    """The categories as bars of the colours that timelines have."""
-    heads = [
-        Head("Category"),
-        Head(""),
-        Head("{} per step", books.scale.unit, right=True),
-        Head("% of the step", right=True),
-    ]
-    listed = [
-        Row([
-            Cell(one.label), Cell(bars=(one.bar,) if one.row.ns else (), swatch=one.row.category), Cell(one.time, one.row.ns), Cell(one.share),
-        ], look="" if one.row.ns else "zero")
-        for one in books.lines
-    ]  # fmt: skip
-    foot = Row([Cell("step"), Cell(), Cell(books.total, report.step.mean_ns), Cell("100.00 %")])
-    made = Table("bars", say("bars"), heads, listed, books.scale.unit, foot=foot, look="plain bars")
-    return Section("", say("show_fall"), [made])
 
 
 def _first_waits(report: Show) -> Section:
@@ -205,30 +185,44 @@ def opening(report: Show, top: int) -> Section:
     hidden = any(one.hidden for one in books.lines)
     notes = [Line(["Hidden: behind GPU work, so that it costs nothing."], "note")] if hidden else []
     parts = [
-        Section("", "What is in the time of a step", [_accounting(report, books), *notes]),
+        Section("", say("show_parts"), [replace(_accounting(report, books), caption=""), *notes]),
         *_waits(report, top),
     ]
     return Section("", report.sentence, [*(Line([text], "note") for text in facts), *parts])
 
 
 def _accounting(report: Show, books: show_words.Books) -> Table:
-    """The categories, whose printed times add up to that of the step."""
-    heads = ["Category", books.scale.unit, "% of the step", "sd over runs", "hidden", ""]
+    """The categories, whose printed times add up to that of the step, with bars of the colours that timelines have."""
+    heads = [
+        Head("Category"), Head("{}", books.scale.unit, right=True), Head("% of the step", right=True), Head("sd over runs", right=True),
+        Head("hidden", right=True), Head("", look="spare"),
+    ]  # fmt: skip
     rows = [
-        [one.label, one.time, one.share, one.sd, one.hidden, "\u2588" * round(_BAR * one.bar)]
+        [
+            Cell(one.label),
+            Cell(one.time, one.row.ns),
+            Cell(one.share),
+            Cell(one.sd),
+            Cell(one.hidden),
+            _bar(one),
+        ]
         for one in books.lines
     ]
     sd = "" if report.step.sd_ns is None else books.scale.number(report.step.sd_ns)
-    rows.append(["step", books.total, "100.00 %", sd, "", ""])
-    kept = [at for at in range(len(heads)) if any(row[at] for row in rows)]
-    made = grid(
-        "accounting",
-        [heads[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        right=range(1, len(kept) - 1),
-    )
-    heads_of = [*made.heads[:-1], replace(made.heads[-1], look="spare")]
-    return replace(made, heads=heads_of, rows=made.rows[:-1], foot=made.rows[-1])
+    foot = [Cell("step"), Cell(books.total, report.step.mean_ns), Cell("100.00 %"), Cell(sd), Cell(), Cell()]
+    kept = [at for at in range(len(heads)) if any(row[at].text for row in rows)]
+    listed = [
+        Row([row[at] for at in kept], look="" if row[-1].text or row[-1].bars else "zero") for row in rows
+    ]
+    return Table(
+        "bars", say("show_parts"), [heads[at] for at in kept], listed, books.scale.unit, foot=Row([foot[at] for at in kept]), look="plain bars",
+    )  # fmt: skip
+
+
+def _bar(one: show_words.Line) -> Cell:
+    """As text where nothing is drawn."""
+    drawn = "\u2588" * round(_BAR * one.bar)
+    return Cell(drawn, bars=(one.bar,), swatch=one.row.category) if one.row.ns else Cell()
 
 
 def _waits(report: Show, top: int) -> list[Section]:

@@ -61,7 +61,8 @@ def _change(row: KpiRow) -> str:
     percent = units.percent(row.delta, row.baseline)
     if not row.delta:
         return percent
-    return f"{percent} {'better' if (row.delta > 0) == (row.better == 'higher') else 'worse'}"
+    better = (row.delta > 0) == (row.better == "higher")
+    return f"{percent} better" if better else f"{percent} worse"
 
 
 def _figure(value: float) -> str:

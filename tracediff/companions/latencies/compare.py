@@ -236,7 +236,8 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     if rows[0].ci_low_ns is None:
         return f"{change}; a side is a single run of fewer than {LEAST} iterations: how much they vary is not known, so no more can be said."
     if abs(step.delta_ns) > (step.noise_floor_ns or 0.0):
-        floor = f"{'run-to-run' if min(runs.baseline, runs.candidate) > 1 else 'iteration-to-iteration'} variation"
+        several = min(runs.baseline, runs.candidate) > 1
+        floor = "run-to-run variation" if several else "iteration-to-iteration variation"
     return f"{change}, within {floor}.{tail}"
 
 
@@ -300,9 +301,10 @@ def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced])
     """Say whether the change of the trace is there without the profiler."""
     apart = [one for one in traced if not one.corresponds]
     none = len(apart) == len(traced)
+    there = "" if none else " there"
     said = [
         f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side}):"
-        f" the cost of profiling is not known{'' if none else ' there'}."
+        f" the cost of profiling is not known{there}."
         for one in apart[:1]
     ]
     # A side whose change alone put it so far apart must not hide that change: one side that fits is enough.

@@ -168,9 +168,9 @@ def outliers(side: LatencySide) -> str:
         return ""
     found.sort(key=lambda pair: -pair[0].ns)
     s = units.scale_for([one.ns for one, _ in found])
-    several = len(side.runs) > 1
+    pattern = "iteration_of" if len(side.runs) > 1 else "iteration"
     return ", ".join(
-        f"iteration {one.iteration}{f' of {run.name}' if several else ''} {s.time(one.ns)}"
+        say(pattern, iteration=f"{one.iteration}", run=run.name, size=s.time(one.ns))
         for one, run in found[:5]
     )
 

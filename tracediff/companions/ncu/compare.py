@@ -152,8 +152,7 @@ def _why(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> list[NcuReason]:
     if pairing.match not in ("fused", "split"):
         return found
     counts = len(pairing.baseline), len(pairing.candidate)
-    words = f"{counts[0]} kernel{'s' if counts[0] > 1 else ''} -> {counts[1]}"
-    return [NcuReason(pairing.match, "cause", words), *found]
+    return [NcuReason(pairing.match, "cause", f"{_kernels(counts[0])} -> {counts[1]}"), *found]
 
 
 def _sentence(
@@ -176,7 +175,8 @@ def _of_sums(sums: str, change: str, before: float, after: float, why: Sequence[
     by = 100 * (after - before) / before
     if change == "no_clear_change":
         return f"{sums}, no clear change in all ({by:+.1f} %)"
-    head = f"{sums}, {text.percent(abs(by))} % {'less' if by < 0 else 'more'} in all"
+    word = "less" if by < 0 else "more"
+    head = f"{sums}, {text.percent(abs(by))} % {word} in all"
     return "; ".join([head, *(reason.text for reason in why if reason.rule not in ("fused", "split"))])
 
 
@@ -393,11 +393,11 @@ def regrouped(
     if pairing.kernel is not None:
         counts = "so they stand in a step"
     sides = ("candidate", "baseline") if fused else ("baseline", "candidate")
+    again = (number, 1) if fused else (1, number)
     note = (
-        f"taken for {_kernels(number if fused else 1)} -> {1 if fused else number}: {counts}, and a launch of the"
+        f"taken for {_kernels(again[0])} -> {again[1]}: {counts}, and a launch of the"
         f" {sides[0]} moves {min(ratios):.1f} x the bytes of one of the {sides[1]}"
     )
-    again = (number, 1) if fused else (1, number)
     found = Pairing(
         "fused" if fused else "split", _CONFIDENCE, pairing.baseline * again[0], pairing.candidate * again[1],
         pairing.kernel,

@@ -165,7 +165,8 @@ def _occupancy(change: Change) -> _Fired | None:
     assert pair is not None
     why = _why_occupancy(change)
     strength = 1.0 if change.slow.bound == "latency" else 0.6
-    return _fired(strength, "occupancy", f"occupancy {points(*pair)}{f': {why}' if why else ''}")
+    said = [f"occupancy {points(*pair)}", *([why] if why else [])]
+    return _fired(strength, "occupancy", ": ".join(said))
 
 
 def _why_occupancy(change: Change) -> str:
@@ -315,7 +316,8 @@ def _stall(change: Change) -> _Fired | None:
     _, name, before, after = max(moved)
     words = _STALL_WORDS.get(name, name.replace("_", "-"))
     less = "less" if after < before else "more"
-    cycles = both(*(f"{value:.{1 if value >= 0.95 else 2}f} cycles" for value in (before, after)))
+    digits = [1 if value >= 0.95 else 2 for value in (before, after)]
+    cycles = both(*(f"{value:.{some}f} cycles" for value, some in zip((before, after), digits, strict=True)))
     said = f"{words} stalls {times(before, after)} {less} ({cycles} an instruction)"
     return _fired(0.9, "stall", said, "effect")
 

@@ -155,7 +155,8 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
     if percentage:
         if abs(after - before) < 0.05:
             return SAME
-        return f"{after - before:+.{0 if abs(after - before) >= 9.95 else 1}f} points"
+        digits = 0 if abs(after - before) >= 9.95 else 1
+        return f"{after - before:+.{digits}f} points"
     if not before:
         return ""
     return units.percent(after - before, before) if after < 10 * before else text.times(before, after)
@@ -195,11 +196,14 @@ def _figure(metric: Metric, row: NcuRow) -> Figure:
     return Figure(metric.label, said[0], said[1], change(before, after, metric.unit == "%"))
 
 
+def _cycles(cycles: float) -> str:
+    digits = 1 if cycles >= 9.95 else 2
+    return f"{cycles:.{digits}f}"
+
+
 def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
     """Warp states with the most cycles on either side, cycles per instruction."""
-    found = _bars(
-        row, lambda side: side.stalls, limit, lambda cycles: f"{cycles:.{1 if cycles >= 9.95 else 2}f}"
-    )
+    found = _bars(row, lambda side: side.stalls, limit, _cycles)
     return [
         replace(one, label=f"stall: {one.label.replace('_', ' ')}, cycles per instruction") for one in found
     ]
@@ -258,9 +262,7 @@ def shape(side: NcuKernel) -> str:
     spread = ""
     if side.launches > 1 and side.duration_min_ns is not None and side.duration_max_ns is not None:
         spread = f", {text.time(side.duration_min_ns)} to {text.time(side.duration_max_ns)}"
-    return "; ".join(
-        [*filter(None, parts), f"{side.launches} launch{'es' if side.launches != 1 else ''} profiled{spread}"]
-    )
+    return "; ".join([*filter(None, parts), f"{units.launches(side.launches)} profiled{spread}"])
 
 
 def bound(side: NcuKernel | None) -> str:
@@ -318,7 +320,7 @@ def factors(row: NcuRow) -> str:
 
 def file_line(label: str, side: NcuSide) -> str:
     """What a side's file is."""
-    launches = f"{side.launches} launch{'' if side.launches == 1 else 'es'} of {side.kernels} kernel{'' if side.kernels == 1 else 's'}"
+    launches = f"{units.launches(side.launches)} of {units.counted(side.kernels, 'kernel')}"
     return f"{label}: {side.file} ({', '.join(filter(None, (launches, side.device)))})"
 
 
@@ -330,7 +332,7 @@ def lacks(ncu: Ncu) -> list[str]:
             what = f"{', '.join(_labels(group.keys))}: collect with ncu {group.collect_with}"
             lines.setdefault(what, []).append(word)
     return [
-        f"not collected on {'both sides' if len(sides) > 1 else f'the {sides[0]}'}: {what}"
+        say("not_collected" if len(sides) > 1 else "not_collected_on", side=sides[0], what=what)
         for what, sides in lines.items()
     ]
 
@@ -367,7 +369,8 @@ def headline(ncu: Ncu) -> str:
         f"{number} more {kind}" for kind in MOVED if (number := _count(ncu, kind) - (row.change == kind))
     ]
     more = f" Also {' and '.join(others)}." if others else ""
-    return f"{name(row, 100)}{':' if together else ' is'} {row.sentence}; {sure}.{more}"
+    pattern = "ncu_together" if together else "ncu_alone"
+    return say(pattern, kernel=name(row, 100), change=row.sentence, sure=sure) + more
 
 
 def _count(ncu: Ncu, change: str) -> int:

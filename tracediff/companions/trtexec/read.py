@@ -316,9 +316,8 @@ def read_profile(path: Path) -> tuple[int | None, tuple[tuple[str, float], ...]]
         if entry.name is not None:
             mean = entry.timeMs / count if entry.timeMs is not None and count else entry.averageMs
             if mean is None or not 0 <= mean < MOST:
-                raise _bad(
-                    path, f"layer {entry.name[:60]!r}: its time is {math.nan if mean is None else mean:g}"
-                )
+                said = math.nan if mean is None else mean
+                raise _bad(path, f"layer {entry.name[:60]!r}: its time is {said:g}")
             found.append((entry.name, MS * mean))
     _check_layers(path, found)
     return count, tuple(found)
