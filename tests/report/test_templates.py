@@ -9,7 +9,7 @@ import pytest
 
 from tracediff.report.templates import html_environment
 
-NAME = "report.html.j2"
+NAME = "page.html.j2"
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
             said.append(Line([f"{what}: {text}"], "brief"))
     said.append(_where(one, result))
     strip = runs.run_strip(one)
-    figure = [Figure(strip.svg, say("run_dots"))] if strip else []
+    figure = [Figure(strip.svg, say("run_dots", step=words.unit(result)))] if strip else []
     found: list[Block] = [Section("", "", [Section("", "", said, depth=1), *figure], columns=True, depth=1)]
     if one.evidence.crop and result.timelines:
         found.append(_crop(one, result))
@@ -162,7 +162,7 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
         title = say("open_in", viewer=words.viewer(result), sides=sides)
         found.append(Section("", title, [replace(_moments(one), caption=title)], folded=True))
     if one.evidence.query:
-        found.append(Section("", say("sql"), _queries(one), folded=True, depth=3))
+        found.append(Section("", say("sql"), _queries(one, words.unit(result)), folded=True, depth=3))
     return Section(
         f"finding-{one.rank}", words.sentence(one.title), found, depth=1, look="cause", number=f"{one.rank}", folded=folded,
         gist=scale.delta(one.delta_ns),
@@ -250,9 +250,9 @@ def _moments(one: Finding) -> Table:
     return grid("moments", ["Side", "Capture", "From, ns", "To, ns", "What"], listed, right=(2, 3), depth=2)
 
 
-def _queries(one: Finding) -> list[Block]:
+def _queries(one: Finding, step: str) -> list[Block]:
     found: list[Block] = [
-        Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both")]),
+        Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both", step=step)]),
         Listing(one.evidence.query, "sql"),
     ]
     for at in one.evidence.moments:

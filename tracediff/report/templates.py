@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib.util import cache_from_source
@@ -43,24 +41,6 @@ def text(name: str) -> str:
     return (folder() / name).read_text(encoding="utf-8")
 
 
-class _Loader(jinja2.FileSystemLoader):
-    """The templates, whose words for the time of a step are those of another unit."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__(folder())
-        self.unit = unit
-
-    def get_source(
-        self, environment: jinja2.Environment, template: str
-    ) -> tuple[str, str, Callable[[], bool]]:
-        """Return the source of a template, its file, and whether that is unchanged."""
-        source, file, current = super().get_source(environment, template)
-        return _OF_STEP.sub(rf"\1{self.unit}", source), file, current
-
-
-_OF_STEP = re.compile(r"\b([Pp]er |[Oo]f |of a |of a mean |[Tt]he mean )step\b(?!\.)")
-
-
 class _Compiled(jinja2.FileSystemBytecodeCache):
     """Compiled templates, beside Python's own compiled modules and written where and when those are."""
 
@@ -75,15 +55,14 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
 
 
 @cache
-def html_environment(unit: str = "step") -> jinja2.Environment:
-    """Return the environment for HTML: every value is escaped, an unknown name is an error. `unit`: what times are of."""
+def html_environment() -> jinja2.Environment:
+    """Return the environment for HTML: every value is escaped, an unknown name is an error."""
     return jinja2.Environment(
-        loader=_Loader(unit),
+        loader=jinja2.FileSystemLoader(folder()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
         bytecode_cache=_Compiled(),
     )
 
@@ -129,10 +108,10 @@ def _cell(cell: Cell, width: int) -> Markdown:
 
 
 @cache
-def markdown_environment(unit: str = "step") -> jinja2.Environment:
+def markdown_environment() -> jinja2.Environment:
     """Return the environment for Markdown: what a filter did not make Markdown is escaped as running text."""
     environment = jinja2.Environment(
-        loader=_Loader(unit),
+        loader=jinja2.FileSystemLoader(folder()),
         autoescape=False,  # HTML escapes are not Markdown's: `finalize` is this format's autoescape
         finalize=_escape_unless_markdown,
         undefined=jinja2.StrictUndefined,
