@@ -12,11 +12,10 @@ from rich.text import Text
 
 from tracediff.model import Note
 from tracediff.report import blocks, names
+from tracediff.report.rows import LIMIT
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 _COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim", "warn": "yellow"}
-MOST_WARNINGS = 500
-MOST_ROWS = 500  # of a table of a document that is printed whole
 WIDE = 110  # columns from which a name and its figures share a line
 _LEAST_NAME = 32  # columns: names that are cut shorter look alike
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
@@ -57,10 +56,10 @@ def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2,
 
 
 def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Console) -> None:
-    """Print the warnings, the first MOST_WARNINGS of them, and what was not captured."""
+    """Print the warnings, the first ones, and what was not captured."""
     if warnings or missing:
         print_heading(console, "Warnings")
-    for warning in warnings[:MOST_WARNINGS]:
+    for warning in warnings[:LIMIT]:
         print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
     for text in missing:
         print_line(console, text)
@@ -141,14 +140,14 @@ def print_numbered(console: Console, of: blocks.Section, top: int) -> None:
 
 
 def print_document(console: Console, of: blocks.Section) -> None:
-    """Print a document whole, but for its title and its pictures."""
-    for one in of.blocks:
+    """Print a document whole, but for its title and its pictures; of a part without a title what follows its first block stands below that."""
+    for at, one in enumerate(of.blocks):
         if isinstance(one, blocks.Section):
             if one.title:
                 print_heading(console, one.title)
             print_document(console, one)
         else:
-            _print_block(console, one, MOST_ROWS)
+            _print_block(console, one, LIMIT, indent=2 if of.title or not at else 6)
 
 
 def print_titled(console: Console, of: blocks.Section) -> None:
@@ -164,7 +163,7 @@ def _print_block(
         print_block_table(console, one, top, titled=titled)
     elif isinstance(one, blocks.Items):
         for item in one.items:
-            print_line(console, *_styled(item, "dim" if one.look == "facts" else ""), hang=2)
+            print_line(console, *_styled(item, "dim" if one.look == "facts" else ""), indent=indent, hang=2)
     elif isinstance(one, blocks.Line):
         style = {"note": "dim", "brief": "dim", "first": "bold"}.get(one.look, "")
         first = one.look == "first"

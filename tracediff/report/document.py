@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tracediff.report import templates
 from tracediff.report.blocks import Block, Section
-
-_ROWS = 500  # of a table; those who make a document cut it before
+from tracediff.report.rows import LIMIT
 
 
 def markdown(
@@ -17,7 +16,7 @@ def markdown(
     folds: Sequence[tuple[str, Sequence[Block]]] = (),
     note: str = "",
     level: int = 1,
-    most: int = _ROWS,
+    most: int = LIMIT,
     width: int = 160,
 ) -> str:
     """Write sections whole, each under a heading of a level, then blocks, what is folded, and what to read besides.
@@ -31,7 +30,7 @@ def markdown(
         folds=folds,
         note=note,
         level=level,
-        rows=_ROWS,
+        rows=LIMIT,
         most=most,
         width=width,
     )

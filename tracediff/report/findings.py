@@ -31,7 +31,7 @@ from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 from tracediff.report.sections import table
 
-_AT_ONCE, _MOST = 3, 60  # causes that a page has unfolded, and at all
+AT_ONCE = 3  # causes that a comment tells, a page has unfolded, a post-mortem begins with
 
 
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
@@ -99,18 +99,20 @@ def _none(result: Result) -> str:
 def section(result: Result) -> Section:
     """The causes with all that is known of them, remarks, and those that may be noise."""
     listed, small = words.listed(result)
-    shown = listed[:_MOST]
+    shown = listed[: rows.PAGE]
     lead = say("largest_first") if listed and result.verdict != "not_comparable" else _none(result)
     found: list[Block] = [Line([lead], "lead")] if listed or not small else []
     scale = words.finding_scale(shown)
-    found += [cause(result, one, scale, folded=at >= _AT_ONCE) for at, one in enumerate(shown)]
-    if len(listed) > _MOST:
-        found.append(Line([say("rows_left_short", left=f"{len(listed) - _MOST}", field="findings")], "note"))
+    found += [cause(result, one, scale, folded=at >= AT_ONCE) for at, one in enumerate(shown)]
+    if len(listed) > rows.PAGE:
+        found.append(
+            Line([say("rows_left_short", left=f"{len(listed) - rows.PAGE}", field="findings")], "note")
+        )
     if said := phrases.remarks(result):
         found.append(Section("insights", phrases.REMARK, [Items([[text] for text in said])]))
     if small:
         title = say("causes_smaller", causes=units.counted(len(small), "smaller cause"))
-        found.append(Section("", title, [smaller(result, small, _MOST, anchors=True)], folded=True))
+        found.append(Section("", title, [smaller(result, small, rows.PAGE, anchors=True)], folded=True))
     return Section("findings", "Causes", found, menu="Causes", open=True)
 
 

@@ -53,7 +53,7 @@ def _odd_runs(result: Result) -> list[str]:
             calls = 100 * ((one.host_speed or 1.0) - 1)
             pattern = "odd_more" if one.delta_ns > 0 else "odd_less"
             if abs(calls) > 100 * _HOST:
-                pattern += "_slow" if calls > 0 else "_fast"
+                pattern = f"{pattern}_slow" if calls > 0 else f"{pattern}_fast"
             said.append(
                 say(
                     pattern, run=run_name(one.run), side=one.side, step=step_of(result, phase.phase),

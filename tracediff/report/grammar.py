@@ -342,7 +342,9 @@ PATTERNS: dict[str, str] = {
     "step_launches_fewer_one": "{count} fewer launch of {kernel}",
     # A history.
     "no_points": "No points.",
-    "few_points": "{points}: too few to tell a change; about {few} are needed.",
+    "few_points": "{points} points are too few to tell a change: about {few} are needed.",
+    "one_point": "1 point is too few to tell a change: about {few} are needed.",
+    "standing": "Where it stands",
     "unchanged_points": "No step time changed in {points} points.",
     "level_changed": "{measure} is {percent} {word} ({size}) {between}.",
     "level_changed_part": "{measure} is {percent} {word} ({size}) {between}; largest part: {cause}.",
@@ -379,6 +381,7 @@ PATTERNS: dict[str, str] = {
     "another_segment": "Another segment (apart in the charts, behind a grey line), {points} points: {unlike}",
     "program": "Program {number}",
     "segment": "{points}, {first} to {last}; {searched} series searched",
+    "segment_of_one": "{points}; {searched} series searched",
     "segment_unlike": "unlike the first: {unlike}",
     # What a step would take with changes.
     "whatif_same": "The changes take {removed} per {step} from threads and GPUs. It stays about as long.",

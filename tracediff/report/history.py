@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -175,7 +176,8 @@ def headline(history: History) -> str:
     if segment.drifts:
         return f"{drift(history, segment.drifts[0])}."
     if len(segment.points) < FEW:
-        return say("few_points", points=units.counted(len(segment.points), "point"), few=f"{FEW}")
+        many = f"{len(segment.points)}"
+        return say("one_point" if many == "1" else "few_points", points=many, few=f"{FEW}")
     return say("unchanged_points", points=f"{len(segment.points)}")
 
 
@@ -367,7 +369,7 @@ def _standing(segment: Segment) -> list[Block]:
         [[row[at] for at in kept] for row in rows],
         right=range(1, len(kept)),
     )
-    return [made] if rows else []
+    return [replace(made, caption=say("standing"))] if rows else []
 
 
 def _standing_row(one: Standing) -> list[str]:
@@ -533,7 +535,8 @@ def _segment(history: History, segment: Segment, unlike: str) -> Section:
         "first": first,
         "last": last,
     }
-    said = [Line([say("segment", **slots)], "note")]
+    one = len(segment.points) == 1
+    said = [Line([say("segment_of_one" if one else "segment", **slots)], "note")]
     if unlike:
         said.append(Line([say("segment_unlike", unlike=unlike)], "note"))
     return Section("", name(segment), [*said, *_found(history, segment, _CHANGES), *_standing(segment)])

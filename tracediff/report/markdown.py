@@ -32,7 +32,6 @@ from tracediff.report.grammar import say
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
 OPEN = 2_500  # bytes of it before what is folded
 SHORT = 4_000  # bytes of it with sections: further ones are in the page
-CAUSES = 3  # told at once
 _GATES = 5  # each told in a line of its own
 _NOTES = 12  # of one kind, folded
 _WORTH = 0.05  # of a side's step time: a smaller part that was not compared is told in the fold
@@ -161,7 +160,7 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> li
     found += [sections.phases_in_text(result), note, *_picture(page, pictures)]
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
-        found.append(findings.in_lines(result, causes[:CAUSES], width, page))
+        found.append(findings.in_lines(result, causes[: findings.AT_ONCE], width, page))
     elif not judged and not result.host and not launch_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
@@ -228,7 +227,7 @@ def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Se
     folds: list[tuple[str, Sequence[Block]]] = []
     if trust := _trust(result):
         folds.append((say("how_sure"), [Items(trust)]))
-    if more := causes[CAUSES:]:
+    if more := causes[findings.AT_ONCE :]:
         folds.append((units.counted(len(more), "more cause"), [findings.smaller(result, more, rows)]))
     if result.accounting.delta:
         folds.append((say("fall_title", step=figure.of_what), [Listing(waterfall.text_figure(figure))]))

@@ -50,9 +50,9 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
-from tracediff.report.rows import kernels_by_phase
+from tracediff.report.rows import PAGE, kernels_by_phase
 
-FIRST, MOST, LISTED = 3, 6, 40  # causes on the first page, with their evidence, and in the appendix
+MOST = 6  # causes with their evidence
 SMALL = 0.05  # of the change: a smaller cause is in the appendix
 NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
@@ -227,7 +227,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
-    blocks: list[Block] = [findings.in_lines(result, main[:FIRST], 140)] if main else []
+    blocks: list[Block] = [findings.in_lines(result, main[: findings.AT_ONCE], 140)] if main else []
     if not main and not launch_words.by_launch(result):
         blocks.append(_line("No single cause holds 1 % of the step."))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
@@ -248,7 +248,11 @@ def _certainty(result: Result) -> Section:
 
 def _actions(result: Result) -> Section:
     main, _ = _main(result)
-    advised = [one.next for one in main[:FIRST]] if result.verdict in words.MOVED else [first.advised(result)]
+    advised = (
+        [one.next for one in main[: findings.AT_ONCE]]
+        if result.verdict in words.MOVED
+        else [first.advised(result)]
+    )
     steps = dict.fromkeys(text.rstrip(".") for text in advised if text)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
     items += [
@@ -314,7 +318,7 @@ def _told(block: Block, title: str) -> Block:
     if not isinstance(block, Table):
         return block
     return replace(
-        flattened(block, LISTED), caption="" if block.caption == title else block.caption, look="plain"
+        flattened(block, PAGE), caption="" if block.caption == title else block.caption, look="plain"
     )
 
 
@@ -488,7 +492,7 @@ def _small_causes(result: Result) -> list[Section]:
     rest = [*main[MOST:], *small]
     if not rest:
         return []
-    return [_part("Smaller causes", [_told(findings.smaller(result, rest, LISTED), "Smaller causes")])]
+    return [_part("Smaller causes", [_told(findings.smaller(result, rest, PAGE), "Smaller causes")])]
 
 
 def _queries(result: Result) -> list[Section]:
