@@ -112,7 +112,9 @@ def _cause(one: CauseChange) -> str:
 
 def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
     phase, own = _phase(one.measure, segment), _phase(found.measure, segment)
-    return "" if phase == own else f" per {units.step(phase) if phase else 'mean step'}"
+    if phase == own:
+        return ""
+    return " per " + (units.step(phase) if phase else "mean step")
 
 
 def _phase(measure: str, segment: Segment) -> str:

@@ -91,7 +91,7 @@ def name(report: Show, one: StepDiff) -> str:
 
 
 def _typical(one: StepDiff) -> str:
-    return f"a typical {units.step('' if one.like == 'all' else one.phase)}"
+    return "a typical " + units.step("" if one.like == "all" else one.phase)
 
 
 @dataclass(frozen=True)
