@@ -166,7 +166,11 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     metavar="LOG",
     help="The --steps that `tracediff windows LOG` proposes.",
 )
-@click.option("--order", type=click.Choice(["abba", "random", "sequential"]), help="[default: abba]")
+@click.option(
+    "--order",
+    type=click.Choice(["abba", "random", "sequential"]),
+    help="A B B A, so that drift hits both sides alike; pairs in drawn orders; or one side after the other. [default: abba]",
+)
 @click.option("--seed", type=int, help="Seed of --order random and of --same-traffic.")
 @click.option(
     "--same-traffic",
@@ -184,7 +188,11 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 )
 @click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report per rank.")
 @click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
-@click.option("--graph-trace", type=click.Choice(["node", "graph"]), help="[default: node]")
+@click.option(
+    "--graph-trace",
+    type=click.Choice(["node", "graph"]),
+    help="CUDA graphs by node, or as a whole. [default: node]",
+)
 @click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
 @click.option(
     "--export",
