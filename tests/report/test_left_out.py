@@ -101,16 +101,16 @@ def test_what_the_raw_means_differ_by() -> None:
 
     assert note(1.32, 2.35, 0) == (
         "The raw means differ by +3.67 ms; 1.32 ms of that comes from a different mix of requests, "
-        "2.35 ms from first uses of kernels and steps of the same kind."
+        "2.35 ms from steps of the same kind, first uses of kernels among them."
     )
     assert note(-1, 3, 1) == (
-        "The raw means differ by +3.00 ms: first uses of kernels and steps of the same kind add 3.00 ms, a different mix of requests takes 1.00 ms off, "
+        "The raw means differ by +3.00 ms: steps of the same kind, first uses of kernels among them add 3.00 ms, a different mix of requests takes 1.00 ms off, "
         "steps that were not compared add 1.00 ms."
     )
     assert note(0.09, 3, 0) == ""  # less than 1 % of the mean
     # parts too small to name are most of a small difference: 2 - 1.95 + 0.09 = 0.14 ms
     assert note(-1.95, 2, 0.09) == (
-        "The raw means differ by +0.140 ms: first uses of kernels and steps of the same kind add 2.00 ms, "
+        "The raw means differ by +0.140 ms: steps of the same kind, first uses of kernels among them add 2.00 ms, "
         "a different mix of requests takes 1.95 ms off, the rest adds 0.090 ms."
     )
 
@@ -121,7 +121,7 @@ def test_how_often_first_uses_occur_is_told() -> None:
     step = msgspec.structs.replace(result.step, steps=Pair(40, 41))
     assert mix_note(msgspec.structs.replace(result, mix=found, step=step)) == (
         "The raw means differ by +2.00 ms; 1.50 ms of that comes from more first uses of kernels "
-        "(3 of 40 steps before, 9 of 41 now), 0.500 ms from first uses of kernels and steps of the same kind."
+        "(3 of 40 steps before, 9 of 41 now), 0.500 ms from steps of the same kind, first uses of kernels among them."
     )
 
 

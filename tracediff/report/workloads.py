@@ -152,8 +152,8 @@ def mix_note(result: Result) -> str:
         return ""
     prose = units.prose([raw, mix.speed_ns, *(value for value, _ in other)])
     # first uses of kernels are in it, so that it may go the other way than the typical step
-    begun = "first uses of kernels and " * any(phase.start for phase in result.phases)
-    steps = [(mix.speed_ns, f"{begun}steps of the same kind")] * bool(mix.speed_ns)
+    begun = ", first uses of kernels among them" * any(phase.start for phase in result.phases)
+    steps = [(mix.speed_ns, f"steps of the same kind{begun}")] * bool(mix.speed_ns)
     text = f"The raw means differ by {prose.signed(raw)}"
     if all(value * raw > 0 for value, _ in (*steps, *other)):
         (first, name), *rest = [*other, *steps]
