@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from tracediff import model
-from tracediff.model.common import Check, Evidence, Note, Section, Step, Tool, Verdict
+from tracediff.model.common import Check, Evidence, Figure, Note, Section, Step, Tool, Verdict
 
 # A benchmark's own figures.
 
@@ -25,6 +25,10 @@ class KpiRow(msgspec.Struct, frozen=True):
     candidate: float
     delta: float
     explained: float | None = None  # share of the delta that the step-time delta explains
+    # with two reports or more on both sides: 95 % interval of the delta over reports; level over all rows (Benjamini-Hochberg)
+    ci_low: float | None = None
+    ci_high: float | None = None
+    level: Evidence | None = None
 
 
 class Kpi(Section, frozen=True):
@@ -36,6 +40,27 @@ class Kpi(Section, frozen=True):
     source_candidate: str
     rows: list[KpiRow]
     note: str = ""
+
+    def figure(self, measure: str) -> Figure | None:
+        """`ttft`, `tpot.p99`, ...: the mean or a percentile; `throughput`: as the time per output token, or else per request."""
+        what, _, statistic = measure.partition(".")
+        names = [f"{what}_{statistic or 'mean'}_ms"]
+        if what == "throughput":
+            names = ["output_throughput_tok_s", "request_throughput_req_s"]
+        row = next((row for name in names for row in self.rows if row.metric == name), None)
+        if row is None or min(row.baseline, row.candidate) <= 0:
+            return None
+
+        def ns(value: float) -> float:
+            return 1e6 * value if row.unit == "ms" else 1e9 / value
+
+        before = ns(row.baseline)
+        ends = [row.baseline + end for end in (row.ci_low, row.ci_high) if end is not None]
+        known = len(ends) == 2 and min(ends) > 0
+        low, high = sorted(ns(end) - before for end in ends) if known else (None, None)
+        per = {"ms": measure, "req/s": f"time per request (1 / {measure})"}
+        name = per.get(row.unit, f"time per output token (1 / {measure})")
+        return Figure(name, before, ns(row.candidate) - before, low, high, row.level)
 
 
 # Kernels by their hardware counters, alone and beside traces.

@@ -3,6 +3,7 @@
 QUANTITY    step, the change that the first sentence is of; a phase alone (generation, step-with-topk), for its typical step, or its mean where rare
             steps hold the change; idle, busy; a category of the accounting, or its short
             name (gil: gil_wait); response, what the threads that hand responses on work; kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
+            ttft, tpot, itl, throughput of the benchmark's reports, in the mean; ttft.p99, ... a percentile of them
             launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
 PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
@@ -50,6 +51,7 @@ _COUNTED_IN = {
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
 PHASES = ("generation", "context", "mixed", STEP)
+BENCHMARK = ("ttft", "tpot", "itl", "throughput")  # figures of a benchmark's own reports
 TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES, RESPONSE)
 SHORT = {row.short: row.key for row in CAUSES.values() if row.short}
 
@@ -136,6 +138,8 @@ def parse(text: str) -> Measure:
     if at and not _NAME.match(place):
         raise _bad(text, "@ is followed by a part of the name of a range, thread or CUDA function")
     before, dot, name = what.rpartition(".")
+    if before in BENCHMARK[:-1] and name in QUANTILES:
+        return Measure(name, before)
     if not dot and _PHASE.match(name) and name != STEP:
         before, dot, name = name, ".", STEP
     phase = _phase_named(text, before) if dot else ""
@@ -144,8 +148,8 @@ def parse(text: str) -> Measure:
         raise _bad(text, f"{quantity} is of the steps of one phase", f"generation.{quantity}")
     if quantity in COUNTS and phase:
         raise _bad(text, f"{quantity} are counted in the mean step, not by phase", quantity)
-    if quantity == RESPONSE and phase:
-        raise _bad(text, "response is of the mean step, not of a phase", quantity)
+    if quantity in (RESPONSE, *BENCHMARK) and phase:
+        raise _bad(text, f"{quantity} is of no phase", quantity)
     found = Measure(quantity, phase, place=place.strip())
     if at and not (found.categories and set(found.categories) <= set(IDLE)):
         raise _bad(text, "only idle time has places", f"idle@{place.strip()}")
@@ -159,7 +163,7 @@ def _phase_named(text: str, name: str) -> str:
 
 
 def _quantity(text: str, name: str) -> str:
-    names = (*TIMES, *COUNTS, *QUANTILES)
+    names = (*TIMES, *COUNTS, *QUANTILES, *BENCHMARK)
     if name in names and not _PHASE.match(name):
         return name
     if name == STEP:
@@ -180,14 +184,14 @@ def _bad(text: str, why: str, *near: str) -> TracediffError:
         "bad-measure",
         f"{text!r} is no measure: {why}{meant}",
         fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, step-with-KERNEL, kernel:NAME, PHASE.p50, PHASE.p90,"
-        f" PHASE.p99; counts: {', '.join(COUNTS)}; short: {short}",
+        f" PHASE.p99, {', '.join(BENCHMARK)}, ttft.p99; counts: {', '.join(COUNTS)}; short: {short}",
         exit_code=2,
     )
 
 
 def by_run(measure: Measure) -> Measure:
     """The measure, where every run has a mean of it. Raises `TracediffError`: measure-by-run."""
-    if measure.quantity in (*COUNTS, *QUANTILES, RESPONSE):
+    if measure.quantity in (*COUNTS, *QUANTILES, *BENCHMARK, RESPONSE):
         raise TracediffError(
             "measure-by-run",
             f"{measure.text} is no mean time of a run's steps",
@@ -219,6 +223,8 @@ def measured(measure: Measure, result: Result) -> Measured | str:
     """
     if measure.quantity in COUNTS:
         return _count(measure.quantity, result)
+    if measure.quantity in BENCHMARK or measure.phase in BENCHMARK:
+        return _of_benchmark(measure, result)
     if measure.quantity in QUANTILES:
         return _tail(measure, result) or f"{measure.text} was not measured on both sides"
     phase = next((one for one in result.phases if one.phase == measure.phase and one.typical), None)
@@ -242,6 +248,20 @@ def measured(measure: Measure, result: Result) -> Measured | str:
     if measure.place:
         return _at_place(measure, books, result)
     return _category(measure, books)
+
+
+def _of_benchmark(measure: Measure, result: Result) -> Measured | str:
+    found = result.kpi.figure(measure.text) if result.kpi else None
+    if found is None:
+        return f"{measure.text} is in no benchmark report of both sides"
+    if found.low_ns is None or found.high_ns is None:
+        return Measured(found.baseline_ns, found.delta_ns, 0.0, 0.0, of=found.name)
+    half = (found.high_ns - found.low_ns) / 2
+    sure, _ = _sure([(found.level, found.delta_ns, found.low_ns, found.high_ns)])
+    # an interval is that of repeats, however many traces there are
+    return Measured(
+        found.baseline_ns, found.delta_ns, sure, sure, half, found.low_ns, found.high_ns, of=found.name
+    )
 
 
 def _category(measure: Measure, books: Accounting) -> Measured | str:

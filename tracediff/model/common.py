@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -45,10 +45,25 @@ class Note(msgspec.Struct, frozen=True):
     message: str
 
 
+class Figure(NamedTuple):
+    """A figure that a gate limits, as a time: more is worse. Interval and level are None where the runs do not tell them."""
+
+    name: str  # in words
+    baseline_ns: float
+    delta_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    level: Evidence | None
+
+
 class Section(msgspec.Struct, frozen=True):
     """What a companion adds to a result. The core carries it; `renderer` names the module that writes it into a report."""
 
     renderer: ClassVar[str]
+
+    def figure(self, measure: str) -> Figure | None:
+        """What a measure of that name is here; None where it is nothing."""
+        return None
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -6,10 +6,12 @@ import json
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.report import sample
 from tracediff.companions.bench.compare import (
     NO_CHANGE,
     compare_kpi,
@@ -19,6 +21,7 @@ from tracediff.companions.bench.compare import (
 )
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
 from tracediff.companions.model import Kpi, KpiRow
+from tracediff.comparison.gates import judge, parse_gate
 from tracediff.formats.bundle import Bundle, BundleRun
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"
@@ -272,3 +275,57 @@ def test_the_profiling_cost_of_a_bundle(profiled, control, told, tmp_path, compa
     bundle = bundle_of(tmp_path, {"baseline": profiled, "baseline-control": control})
     result = with_bundle_kpi(compared("graph_a1", "graph_a2"), bundle)
     assert result.kpi is not None and told in result.kpi.note
+
+
+# Several reports a side
+
+
+def sides(**values: tuple[list[float], list[float]]) -> Kpi:
+    """A report for each value of both sides."""
+    reports = [
+        [report(**{name: both[side][run] for name, both in values.items()}) for run in range(len(next(iter(values.values()))[side]))]
+        for side in (0, 1)
+    ]  # fmt: skip
+    return compare_kpi(reports[0], reports[1], {})
+
+
+def test_with_repeats_a_figure_has_an_interval_and_a_level() -> None:
+    """10 and 12 against 20 and 22: 10 +- 4.303 (t, 2 degrees of freedom) x sqrt(2/2 + 2/2)."""
+    (row,) = sides(ttft_mean_ms=([10.0, 12.0], [20.0, 22.0])).rows
+    assert (row.baseline, row.candidate, row.delta) == (11.0, 21.0, 10.0)
+    assert row.ci_low == pytest.approx(10 - 4.30265 * math.sqrt(2), abs=1e-3)
+    assert row.ci_high == pytest.approx(10 + 4.30265 * math.sqrt(2), abs=1e-3)
+    assert row.level == "likely"  # of two runs a side
+    (row,) = sides(ttft_mean_ms=([10.0, 12.0], [11.0, 13.0])).rows
+    assert row.level == "within_noise"
+    (row,) = sides(ttft_mean_ms=([10.0, 11.0, 12.0, 11.0], [20.0, 21.0, 22.0, 21.0])).rows
+    assert row.level == "confirmed"
+
+
+def test_one_report_a_side_has_none() -> None:
+    (row,) = compare(report(ttft_mean_ms=10.0), report(ttft_mean_ms=20.0)).rows
+    assert (row.ci_low, row.ci_high, row.level) == (None, None, None)
+
+
+def gated(text: str, kpi: Kpi) -> tuple[str, float | None]:
+    outcome = judge(parse_gate(text), msgspec.structs.replace(sample.full(), kpi=kpi))
+    return outcome.outcome, outcome.delta
+
+
+def test_gates_limit_a_benchmarks_own_figures() -> None:
+    kpi = sides(
+        ttft_mean_ms=([10.0, 12.0], [20.0, 22.0]), ttft_p99_ms=([30.0, 50.0], [40.0, 60.0]),
+        output_throughput_tok_s=([1000.0, 1002.0], [800.0, 802.0]),
+    )  # fmt: skip
+    assert gated("ttft:+10%", kpi) == ("failed", pytest.approx(10 * MS))
+    assert gated("ttft:+11ms", kpi)[0] == "passed"
+    assert gated("ttft.p99:+5%", kpi) == ("inconclusive", pytest.approx(10 * MS))  # 10 +- 60.8
+    # 1001 -> 801 tokens a second: 999.0 -> 1248.4 us per token
+    assert gated("throughput:+20%", kpi) == ("failed", pytest.approx(1e9 / 801 - 1e9 / 1001))
+    assert gated("throughput:+30%", kpi)[0] == "passed"
+    assert gated("tpot:+5%", kpi) == ("inconclusive", None)  # in no report
+
+
+def test_of_one_report_a_side_a_gate_says_nothing() -> None:
+    kpi = compare(report(ttft_mean_ms=10.0), report(ttft_mean_ms=20.0))
+    assert gated("ttft:+10%", kpi)[0] == "inconclusive"

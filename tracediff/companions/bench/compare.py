@@ -14,10 +14,11 @@ import numpy as np
 
 from tracediff.companions.bench.read import KpiReport, Metric, read
 from tracediff.companions.model import Kpi, KpiRow
+from tracediff.companions.verdict import PERMUTE
 from tracediff.errors import TracediffError
-from tracediff.model import Note
+from tracediff.model import Evidence, Note
 from tracediff.model.show import ShowFigure, ShowKpi
-from tracediff.stats.tests import trimmed
+from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
 
 if TYPE_CHECKING:
     from tracediff.companions.model import Result
@@ -39,7 +40,7 @@ def compare_kpi(
     candidate: Sequence[KpiReport],
     step_ns: Mapping[str, tuple[float, float]],
 ) -> Kpi:
-    """Return the figures that both sides have; with several reports a side, the mean of those that have it.
+    """Return the figures that both sides have; with several reports a side, the mean of those that have it, and its interval over reports.
 
     `step_ns`: mean step times of the trace, baseline and candidate, of all steps ("") and of phases. `explained` is the share of a
     figure's delta that the trace's step-time delta makes up:
@@ -68,9 +69,34 @@ def compare_kpi(
     return Kpi(
         source_baseline=_sources(baseline),
         source_candidate=_sources(candidate),
-        rows=rows,
+        rows=_judged(rows, baseline, candidate),
         note=_note(baseline, candidate, sides),
     )
+
+
+def _judged(
+    rows: Sequence[KpiRow], baseline: Sequence[KpiReport], candidate: Sequence[KpiReport]
+) -> list[KpiRow]:
+    """The rows with interval and level, of figures that two reports or more of both sides have."""
+    values = [
+        [
+            np.array([one.metrics[row.metric].value for one in side if row.metric in one.metrics])
+            for row in rows
+        ]
+        for side in (baseline, candidate)
+    ]
+    changes = [trimmed(one, other) for one, other in zip(*values, strict=True)]
+    q = benjamini_hochberg(np.array([math.nan if change is None else change.p for change in changes]))
+    judged = []
+    for row, change, own, runs in zip(rows, changes, q.tolist(), zip(*values, strict=True), strict=True):
+        if change is None or not change.error:
+            judged.append(row)
+            continue
+        sure: Evidence = "confirmed" if min(map(len, runs)) >= PERMUTE else "likely"
+        low, high = change.interval
+        level = sure if own <= ALPHA else "within_noise"
+        judged.append(msgspec.structs.replace(row, ci_low=low, ci_high=high, level=level))
+    return judged
 
 
 def step_times(result: Result) -> dict[str, tuple[float, float]]:

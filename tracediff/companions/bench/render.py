@@ -57,12 +57,22 @@ def _name(row: KpiRow) -> str:
 
 
 def _change(row: KpiRow) -> str:
-    """`+9.2 % worse`; `+9.2 %` of a figure that did not move."""
+    """`+9.2 % worse`; `+9.2 %` of a figure that did not move; `+9.2 %, within noise` where reports of one side differ as much."""
     percent = units.percent(row.delta, row.baseline)
     if not row.delta:
         return percent
+    if row.level == "within_noise":
+        return f"{percent}, within noise"
     better = (row.delta > 0) == (row.better == "higher")
     return f"{percent} better" if better else f"{percent} worse"
+
+
+def _delta(row: KpiRow) -> str:
+    """`+1.25`; `+1.25 ± 0.30` with the half of its interval."""
+    size = ("+" if row.delta > 0 else "") + _figure(row.delta)
+    if row.ci_low is None or row.ci_high is None:
+        return size
+    return f"{size} ± {_figure((row.ci_high - row.ci_low) / 2)}"
 
 
 def _figure(value: float) -> str:
@@ -74,6 +84,6 @@ VALUES: dict[str, values.Value] = {
     "figure": lambda row, context: _name(row),
     "before": lambda row, context: Cell(_figure(row.baseline), row.baseline),
     "after": lambda row, context: Cell(_figure(row.candidate), row.candidate),
-    "delta": lambda row, context: Cell(("+" if row.delta > 0 else "") + _figure(row.delta), row.delta),
+    "delta": lambda row, context: Cell(_delta(row), row.delta),
     "change": lambda row, context: Cell(_change(row), row.delta),
 }
