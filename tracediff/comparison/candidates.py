@@ -19,15 +19,10 @@ from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
 from tracediff.model.causes import CAUSES
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
-
-
-# Kernels that came and kernels that went replace each other where the smaller is this part of the larger: cuDNN's attention for nine plain
-# kernels is 17 %, and 450 us of a kernel are not replaced by 11.
-_OPPOSED = 0.1
 
 
 class RankSize(NamedTuple):
@@ -335,7 +330,7 @@ class Describe:
         sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in ranks}
         moved = sum(abs(one.delta) for one in sizes.values())
         number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
-        if not moved or abs(size.delta) < 0.75 * moved or size.delta * delta <= 0:
+        if not moved or abs(size.delta) < NEARLY * moved or size.delta * delta <= 0:
             return candidate
         return replace(
             candidate,
@@ -416,9 +411,6 @@ def _moments(longest: pl.DataFrame, sides: tuple[Side, Side], phase: str) -> tup
 # Kernel rows.
 
 
-_IN_STEPS = 0.5  # launches per step: of what most steps lack nothing was fused, and nothing split
-
-
 def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
     """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: the counts differ."""
     names = sorted({op.name for op in (*match.baseline, *match.candidate)})
@@ -428,7 +420,8 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
     if kind in ("copy", "memset") and names[0].startswith("["):
         return "memcpy"
     if match.match in ("added", "removed") or (
-        match.match in ("fused", "split") and min(counts) >= _IN_STEPS
+        match.match in ("fused", "split")
+        and min(counts) >= MOSTLY  # of what most steps lack nothing was fused
     ):
         return f"kernel_{match.match}"
     by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
@@ -448,7 +441,7 @@ def replacement(parts: Sequence[FindingPart]) -> str:
     again = {one.where.kernel for one in went} & {one.where.kernel for one in came}
     went, came = ([one for one in side if one.where.kernel not in again] for side in (went, came))
     sizes = [sum(abs(one.delta_ns) for one in side) for side in (went, came)]
-    if not min(sizes) or min(sizes) < _OPPOSED * max(sizes):
+    if not min(sizes) or min(sizes) < LITTLE * max(sizes):
         return ""
     before, after = (
         " + ".join(

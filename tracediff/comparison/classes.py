@@ -25,7 +25,7 @@ from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
 from tracediff.model import Mix, Note, Pair, Stratum
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import ENOUGH, MOSTLY
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,
@@ -419,9 +419,6 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
     )
 
 
-_ENOUGH = 20  # steps a side, from which it is odd that none repeats
-
-
 def notes_of(frame: Frame) -> list[Note]:
     """Warnings of how steps were compared."""
     notes = []
@@ -440,7 +437,7 @@ def notes_of(frame: Frame) -> list[Note]:
             )
         )
     names = [
-        one.phase for one in frame.phases if one.judged and not one.repeated and min(one.steps[:2]) >= _ENOUGH
+        one.phase for one in frame.phases if one.judged and not one.repeated and min(one.steps[:2]) >= ENOUGH
     ]
     if names and len(frame.runs) > 1:
         notes.append(

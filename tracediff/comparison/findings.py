@@ -61,7 +61,7 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import CAUSES, SURELY
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.trace.threads import beside
 
 _AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
@@ -838,7 +838,6 @@ def _after_their_cause(findings: list[Finding], late: int) -> list[Finding]:
 
 # OS calls, context switches and CUDA's memory: where the time of findings lay, never why.
 
-_PART = 0.1  # of a finding's delta: what moved less is not worth a word
 _OS_CALLS = 3
 _ALLOCATES = re.compile(r"Malloc|Free|^cuMem(Alloc|Create|Map|Unmap|Release)")
 
@@ -861,7 +860,7 @@ def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
         if row.baseline_ns is None or row.candidate_ns is None:
             continue
         part = (row.candidate_ns - row.baseline_ns) / finding.delta_ns
-        if part >= _PART:
+        if part >= LITTLE:
             parts.append((part, row, OsCallFact(row.call, row.baseline_ns, row.candidate_ns)))
     if not parts:
         return finding

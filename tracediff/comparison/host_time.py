@@ -15,12 +15,11 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
-from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
+from tracediff.stats.tests import ALPHA, ENOUGH, benjamini_hochberg, trimmed
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]
 _NORMAL = 1.96  # quantile of the normal distribution for 95 %: of many calls
-_LEAST_CALLS = 20  # a side needs as many for an interval of their mean
 
 
 def host_time(sides: Sequence[Side]) -> HostTime | None:
@@ -141,7 +140,7 @@ class _Sums:
 
 
 def _of_calls(one: _Sums, other: _Sums) -> tuple[float, float] | None:
-    if min(one.calls, other.calls) < _LEAST_CALLS or math.isnan(one.squares + other.squares):
+    if min(one.calls, other.calls) < ENOUGH or math.isnan(one.squares + other.squares):
         return None
     delta = other.total / other.calls - one.total / one.calls
     half = _NORMAL * math.sqrt(one.error_squared() + other.error_squared())

@@ -26,7 +26,7 @@ from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY, NEARLY
 
 MOST = 3
 SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another
@@ -61,7 +61,6 @@ def insights(
 # How long threads wait for the GIL.
 
 _WAITS = 10  # of one length
-_MOSTLY = 0.8  # of the waiting time
 _SHORT_NS = 100_000  # a shorter wait is a hand-over, not a holder that keeps it
 _ABOUT = (0.96, 1.10)  # a wait of an interval is noticed a little after it ended
 
@@ -93,7 +92,7 @@ def of_one_length(ns: Floats, count: Ints) -> Insight | None:
         kinds["holder_lets_go"] = (ns >= 0.85 * middle) & (ns <= 1.15 * middle)
     for kind, chosen in kinds.items():
         many = int(count[chosen].sum())
-        if many >= _WAITS and time[chosen].sum() >= _MOSTLY * time.sum():
+        if many >= _WAITS and time[chosen].sum() >= NEARLY * time.sum():
             low, high = float(ns[chosen].min()), float(ns[chosen].max())
             return Insight(kind, "gil_wait", count=many, total=int(count.sum()), low_ns=low, high_ns=high)
     return None
@@ -173,8 +172,6 @@ def _host_totals(
 # Kernels that are all slower by one factor.
 
 _KERNELS = 5
-_LAUNCHES = 20  # of a kernel on each side
-_INSIDE = 0.1  # of their time may lie outside the range at either end
 _LEAST_FACTOR = 0.01
 
 
@@ -191,7 +188,7 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
         if row.match == "exact"
         and row.baseline
         and row.candidate
-        and min(row.baseline.launches, row.candidate.launches) >= _LAUNCHES
+        and min(row.baseline.launches, row.candidate.launches) >= ENOUGH
         and row.baseline.mean_ns
     ]
     if len(known) < _KERNELS or sum(time for _, time in known) < MOSTLY * total:
@@ -200,7 +197,7 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
     order = np.argsort(factor)
     running = np.cumsum(time[order]) / time.sum()
     low, middle, high = (
-        float(factor[order][np.searchsorted(running, part)]) for part in (_INSIDE, 0.5, 1 - _INSIDE)
+        float(factor[order][np.searchsorted(running, part)]) for part in (LITTLE, 0.5, 1 - LITTLE)
     )
     busy = after_ns / before_ns - 1 if before_ns else 0.0
     if busy * middle <= 0 or not 0.5 * abs(middle) <= abs(busy) <= 2 * abs(middle):

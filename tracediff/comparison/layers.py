@@ -16,11 +16,11 @@ from tracediff.comparison.kernel_table import KernelCells, in_mean
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
 from tracediff.model.kernels import LayerSide
+from tracediff.stats.tests import NEARLY
 from tracediff.trace.layers import NO_LAYER, kind_of
 
 LEAST = 0.2  # of a side's GPU time: with less of it in layers, they are not what the program is made of
 _OF_ROW, _MOST_OF_ROW = 0.05, 3  # share of a row's time from which a kind of layer is named; and how many are
-_MAINLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LayerCells:
             for name, value in self.of_rows.get(row, {}).items():
                 ns[name] += value
         for found in (_summed(ns, kinds=False), _summed(ns, kinds=True)):
-            if found and found[0][0] and found[0][1] >= _MAINLY * sum(ns.values()):
+            if found and found[0][0] and found[0][1] >= NEARLY * sum(ns.values()):
                 return found[0][0]
         return None
 

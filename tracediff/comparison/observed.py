@@ -17,9 +17,9 @@ from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
+from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
-_SMALL = 0.1  # of the change: a smaller part explains nothing of it
 _REST, _MOST = 0.2, 3  # of the change that may stay without a cause, and parts
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
@@ -70,7 +70,7 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
         for one in findings
         if one.cause != "batch_mix" and (worth or one.level in SURE)
     ]
-    least = max(_SMALL * abs(found.delta_ns), LEAST * phase.step_ns)
+    least = max(LITTLE * abs(found.delta_ns), LEAST * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):
         if sign * size < least or len(parts) == _MOST or sum(one.share for one in parts) >= 1 - _REST:
@@ -90,10 +90,7 @@ def _size(one: Finding, found: Observed) -> float:
 # Steps that stop.
 
 _FAR = 0.2  # of the typical step: what is longer by less does not stop
-_OF_FAR = 0.7  # of what such steps take more
-_OFTEN = 0.35  # of the steps: what every second or third step does is no stop
 _LIKE = 3.0  # times as long as the other side's usual part of such steps
-_REGULAR = 0.8  # of the distances between stops are of one period
 _DISTANCES = 3  # fewer agree by chance
 
 
@@ -139,8 +136,8 @@ def _stop_of(more: Floats, usual: float) -> float:
     """`stop_of`; infinite where many steps stop, or the long ones have no likeness."""
     least = stop_of(more, _FAR * usual)
     chosen = more >= least
-    alike = more[chosen].sum() >= _OF_FAR * more[more > _FAR * usual].sum()
-    return least if alike and chosen.mean() <= _OFTEN else np.inf
+    alike = more[chosen].sum() >= NEARLY * more[more > _FAR * usual].sum()
+    return least if alike and chosen.mean() < MOSTLY else np.inf
 
 
 def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:
@@ -160,4 +157,4 @@ def regular(distances: Ints) -> int:
         return 0
     values, counts = np.unique(distances, return_counts=True)
     most = int(values[counts.argmax()])
-    return most if most > 1 and counts.max() >= _REGULAR * len(distances) else 0
+    return most if most > 1 and counts.max() >= NEARLY * len(distances) else 0

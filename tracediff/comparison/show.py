@@ -54,11 +54,11 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
+from tracediff.stats.tests import NEARLY
 from tracediff.steps.timelines import StepWriter, timelines
 
 MOST = 200  # rows of idle time
 _NO_CANDIDATE = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
-_MAINLY = 0.75  # of a cause's time on one rank, from which it is that rank's
 
 
 def _main_phase(steps: pl.DataFrame) -> str:
@@ -273,7 +273,7 @@ def _main_ranks(weighed: pl.DataFrame, frame: Frame) -> dict[int, tuple[int, flo
         .agg((pl.col("ns") * pl.col("factor")).sum())
         .join(part, on="rank", maintain_order="left")
         .with_columns(own_ns=pl.col("ns") / pl.col("part"), total=pl.col("ns").sum().over("cell"))
-        .filter(pl.col("ns") >= _MAINLY * pl.col("total"))
+        .filter(pl.col("ns") >= NEARLY * pl.col("total"))
         .sort("cell", "rank")
     )
     return {cell: (rank, ns) for cell, rank, ns in sums.select("cell", "rank", "own_ns").iter_rows()}

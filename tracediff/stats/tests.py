@@ -12,6 +12,9 @@ from tracediff.stats.student import Floats, above, quantile, shift_for
 
 ALPHA = 0.05  # of a test, of false discoveries, and of the ways to deal the runs out
 MOSTLY = 0.5  # what is most of something, wherever a rule says so: only one part can hold more
+NEARLY = 0.75  # what is nearly all of something
+LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
+ENOUGH = 20  # steps or launches a side, from which their own scatter says something
 PERMUTE, PAIRS = (
     4,
     7,
