@@ -26,11 +26,10 @@ from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
-from tracediff.stats.tests import PAIRS, PERMUTE
+from tracediff.stats.tests import MOSTLY, PAIRS, PERMUTE
 
 LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
-_MOST_CALLS = 0.25  # of a side's calls: fewer are no measure of its host
 _WAITS = (
     0.05  # of the step: with so much waiting for the GIL, calls of that thread are no measure of its host
 )
@@ -54,7 +53,7 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
     held = alike.select("side0", "side1").sum().row(0)
     total = often.select("side0", "side1").sum().row(0)
     if len(alike) < LEAST_FUNCTIONS or any(
-        (one or 0.0) < _MOST_CALLS * (all_of or 0.0) for one, all_of in zip(held, total, strict=True)
+        (one or 0.0) < MOSTLY * (all_of or 0.0) for one, all_of in zip(held, total, strict=True)
     ):
         return None
     table = table.join(alike.select("api"), on="api", how="semi", maintain_order="left")

@@ -111,9 +111,8 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     if others / max(len(there), 1) * _LIKE > chosen.mean():
         return None
     every = _period(frame.steps, inside, here[chosen])
-    total, other_total = one.steps.steps[at], one.steps.steps[1 - at]
     return Stops(
-        SIDES[at], int(chosen.sum()), total, others, other_total, every, float(np.median(more[chosen]))
+        SIDES[at], int(chosen.sum()), len(here), others, len(there), every, float(np.median(more[chosen]))
     )
 
 

@@ -192,7 +192,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class RareFact(msgspec.Struct, frozen=True):
-    """Rare steps: how many of a side's compared steps of the phase stop for the cause, per run, and what the typical step changed by."""
+    """Rare steps: how many of a side's steps of the phase, starts apart, stop for the cause, per run, and what the typical step changed by."""
 
     baseline_steps: float
     candidate_steps: float

@@ -179,7 +179,7 @@ PATTERNS: dict[str, str] = {
     "replayed": "Replayed without {what}: {then} instead of {now} {step} (range {low} to {high}).",
     "replayed_same": "Replayed without {what}: {then} {step}, as now (range {low} to {high}).",
     "hides_waits": "Waits that the cause hides now would take the rest of its time.",
-    "rare_steps": "Steps that it makes longer: {baseline} on the baseline, {candidate} on the candidate; the typical step changes by {typical}.",
+    "rare_steps": "Steps that it makes longer, first uses of kernels apart: {baseline} on the baseline, {candidate} on the candidate; the typical step changes by {typical}.",
     "late_in_collectives": "Rank {rank} comes last, and the others wait for it in collectives; the transfer itself changed by {size}.",
     "waited_for": "The other ranks wait for rank {rank}; the mean over all ranks is {size}.",
     "mean_of_ranks": "The mean over all ranks is {size}.",
