@@ -75,9 +75,11 @@ def test_functions_that_one_side_calls_twice_as_often_say_nothing():
 
 
 def test_two_functions_are_enough():
-    """The launch is called three times as often on one side: it says nothing, the other two do."""
-    made, frame = sides_of([[step(launch=1)] * 4], [[step(0.2, launch=3)] * 4])
+    """The launch is called twice as often on one side: it says nothing, the other two do, which are half of the calls there."""
+    made, frame = sides_of([[step(launch=1)] * 4], [[step(0.2, launch=2)] * 4])
     assert host_speed(made, frame) == pytest.approx([-0.1] * 4 + [0.1] * 4)
+    made, frame = sides_of([[step(launch=1)] * 4], [[step(0.2, launch=3)] * 4])  # two of five
+    assert host_speed(made, frame) is None
     rare = [step(0.2, launch=3), *[step(0.2, launch=0)] * 9]  # 0.3 a step
     made, frame = sides_of([[step(launch=0)] * 10], [rare])
     assert host_speed(made, frame) == pytest.approx([-0.1] * 10 + [0.1] * 10)
