@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from typing import Any
@@ -446,6 +447,24 @@ def test_a_pattern_has_no_condition_and_each_is_used() -> None:
     assert unused == []
     with pytest.raises(KeyError):
         grammar.say("typical", direction="Slower")
+
+
+@pytest.mark.parametrize("folder", ["report", "companions"])
+def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
+    """Which sentence is said is decided before it is written: no string with slots chooses between words inside."""
+    found = []
+    for path in sorted((ROOT / "tracediff" / folder).rglob("*.py")):
+        strings = (
+            one
+            for one in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(one, ast.JoinedStr)
+        )
+        found += [
+            f"{path.name}:{one.lineno}"
+            for one in strings
+            if any(isinstance(part, ast.IfExp) for part in ast.walk(one))
+        ]
+    assert found == []
 
 
 # Causes and what stands beside them
