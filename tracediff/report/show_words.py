@@ -264,20 +264,6 @@ def facts(cause: IdleCause) -> list[str]:
     return [f"{units.count(cause.count_per_step)} per step", *filter(None, (on_rank(cause), longest(cause)))]
 
 
-def launches(report: Show) -> str:
-    """How much is launched per step, and what it costs."""
-    own = report.launch.baseline
-    scale = units.scale_for([own.api_ns_per_step, own.exposed_ns_per_step])
-    graphs = ""
-    if own.graph_launches_per_step:
-        graphs = f", {units.count(own.graph_launches_per_step)} of graphs ({units.share(own.graph_coverage)} of the kernels)"
-    return (
-        f"{units.counted(own.kernels_per_step, 'kernel')} per step by {units.counted(own.calls_per_step, 'launching call')}{graphs}; "
-        f"host time in launching calls {scale.time(own.api_ns_per_step)} per step; "
-        f"GPU idle for launch calls and launch latency {scale.time(own.exposed_ns_per_step)}"
-    )
-
-
 def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
