@@ -306,6 +306,16 @@ def test_queued_calls_and_few_iterations():
     assert row(found, "p99").ci_low_ns is None  # of twelve iterations
 
 
+def test_sides_that_are_far_apart_may_be_timed_in_two_ways():
+    """One kernel of 19.75 ms: 1.59 ms where only its launch is timed."""
+    waited, queued = (run(np.linspace(0.99, 1.01, 40) * ms * MS) for ms in (19.75, 1.59))
+    found = check(compare_latencies([waited], [queued]), "ratio")
+    assert (found.status, found.baseline, found.candidate) == ("warn", "19.8 ms", "1.59 ms")
+    assert "12x apart" in found.message  # 19.75 / 1.59 = 12.4
+    near = compare_latencies([waited], [run(np.linspace(0.99, 1.01, 40) * 4 * MS)])  # 4.9x
+    assert "ratio" not in [each.name for each in near.checks]
+
+
 def test_every_check_is_always_there():
     one = compare_latencies(noisy(np.random.default_rng(16)), noisy(np.random.default_rng(17)))
     assert [each.name for each in one.checks] == [

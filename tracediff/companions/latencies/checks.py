@@ -83,6 +83,7 @@ MANY_OUTLIERS = 0.05  # of the iterations
 MOVED_MEAN = 0.02  # of the mean, by outliers
 RELATED = 0.3  # correlation of neighbours that the blocks do not cover
 QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
+RATIO = 5.0  # medians further apart may be one program timed in two ways
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def check_sides(
     warm_up: str,
     odd_runs: Sequence[Sequence[int]],
 ) -> list[Check]:
-    """Return every check.
+    """Return every check, and `ratio` where the sides are far apart.
 
     `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given, `odd_runs`: runs of each side
     that are left out.
@@ -136,7 +137,18 @@ def check_sides(
         *(_pair(name, [of(side) for side in sides], message) for name, of, message in checks),
         _pair("odd_runs", apart, "runs far from the others of their side are left out"),
         _copies(sides, doubles),
+        *_ratio(sides),
     ]
+
+
+def _ratio(sides: Sequence[Sequence[Run]]) -> list[Check]:
+    """A warning where one side is so much shorter that it may have timed launches alone."""
+    medians = [float(np.median(np.concatenate([run.values for run in side]))) for side in sides]
+    if not 0 < RATIO * min(medians) <= max(medians):
+        return []
+    times = max(medians) / min(medians)
+    message = f"{times:.0f}x apart: a call that does not wait for the GPU is as short; synchronise before each reading of the clock"
+    return [Check("ratio", "warn", time(medians[0]), time(medians[1]), message)]
 
 
 def _pair(name: str, seen: Sequence[Seen], message: str) -> Check:
