@@ -136,7 +136,7 @@ def _stop_of(more: Floats, usual: float) -> float:
     least = stop_of(more, _FAR * usual)
     chosen = more >= least
     alike = more[chosen].sum() >= NEARLY * more[more > _FAR * usual].sum()
-    return least if alike and chosen.mean() < MOSTLY else np.inf
+    return least if alike and chosen.sum() < MOSTLY * len(chosen) else np.inf
 
 
 def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:
