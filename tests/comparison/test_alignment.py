@@ -128,6 +128,22 @@ def test_gaps():
     assert only(row, *names) == ("host_work", 2.0, 40.0, 15.0, 100.0, 110.0, 60.0)
 
 
+def test_idle_time_is_of_the_mean_and_of_typical_steps():
+    """Steps 0 and 1 of the baseline idle for 100 and 300 ns, the second is the typical one; the candidate's for 500 ns."""
+    words = ("host_work", "executor", "schedule", "", "", False)
+    idle = table(
+        "side period ns count cause thread place holder holder_place copy",
+        (0, 0, 100, 1, *words), (0, 1, 300, 2, *words), (1, 0, 500, 1, *words), (1, 0, 40, 4, "gc", "executor", "", "", "", False),
+    )  # fmt: skip
+    names = "steps", "cause", "baseline_pieces", "baseline_ns", "candidate_pieces", "candidate_ns", "delta_ns"
+    assert [only(row, *names) for row in rows("aligned_idle", idle_part=idle, step_weight=STEPS)] == [
+        ("", "host_work", 1.5, 200.0, 1.0, 500.0, 300.0),
+        ("", "gc", 0.0, 0.0, 4.0, 40.0, 40.0),
+        ("decode", "host_work", 2.0, 300.0, 1.0, 500.0, 200.0),
+        ("decode", "gc", 0.0, 0.0, 4.0, 40.0, 40.0),
+    ]
+
+
 CALLS = table(
     "side period api kind count ns",
     (0, 0, "cudaLaunchKernel", "launch", 10, 100), (0, 1, "cudaLaunchKernel", "launch", 20, 200),

@@ -67,6 +67,22 @@ def test_numbers_of_a_finding_agree_with_each_other(pair, compared):
         assert runs == pytest.approx([one.baseline_ns, one.candidate_ns])  # one run a side
 
 
+@pytest.mark.parametrize(("base", "other"), [("graph_a1", "graph_sleep"), ("eager_a1", "graph_a1")])
+def test_the_question_of_a_cause_is_answered_with_its_size(base, other, compared):
+    """Idle time of typical steps, whose rows know nothing of causes."""
+    asked = [
+        (one.delta_ns, one.evidence.query.rstrip(";"))
+        for one in compared(base, other).findings
+        if one.evidence.query.startswith("FROM aligned_idle") and one.evidence.query.count(";") == 1
+        and one.part == "typical" and one.where.rank is None
+    ]  # fmt: skip
+    assert asked
+    with Tables([resolve(str(CAPTURES[name])) for name in (base, other)]) as tables:
+        for size, question in asked:
+            (answer,) = tables.run(f"SELECT sum(delta_ns) AS ns FROM ({question})")
+            assert answer.frame["ns"].item() == pytest.approx(size, abs=1), question
+
+
 # Names taken from a trace into SQL
 
 
@@ -74,7 +90,7 @@ def test_hostile_names_stay_inside_their_quotes():
     names = [name for name in HOSTILE_NAMES if "\x00" not in name]
     within = generous(None, 1)
     asked = [Idle(cause, name, names, name) for name in names for cause in ("gc", "gil_wait", "host_work")]
-    check(of_both(asked, names), 2, within)
+    check(of_both(asked, names, names[0]), 2, within)
     of_one = [ops_of_step([(name, name) for name in names], 0, 0)]
     of_one += [one for name in names for asked in [Idle("gil_wait", name, names, name)] for one in (asked.of_steps(), idle_of_step([asked, asked], 0, 0))]  # fmt: skip
     check("\n".join(of_one), 1, within)
@@ -83,9 +99,9 @@ def test_hostile_names_stay_inside_their_quotes():
 def test_the_question_of_a_cause_is_of_all_its_places():
     """Waits for the GPU with the host work that they expose are rows of one view, each asked for once; kernels are of another."""
     wait, work = Idle("host_sync", "executor", ["forward"]), Idle("host_work", "executor", ["forward"])
-    gaps, kernels = of_both([wait, work, wait], ["gemm"]).splitlines()
+    idle, kernels = of_both([wait, work, wait], ["gemm"], "generation").splitlines()
     both = [f"cause = '{one}' AND thread = 'executor' AND place IN ('forward')" for one in ("host_sync", "host_work")]  # fmt: skip
-    assert gaps == f"FROM aligned_gap WHERE {' OR '.join(both)};"
+    assert idle == f"FROM aligned_idle WHERE steps = 'generation' AND ({' OR '.join(both)});"
     assert kernels == "FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, ['gemm']);"  # fmt: skip
 
 

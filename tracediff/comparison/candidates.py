@@ -179,7 +179,7 @@ class Describe:
             ),
             one,
             facts,
-            (Idle(key.cause, key.thread, [key.where], key.holder),),
+            (Idle(key.cause, key.thread, [key.where], key.holder, key.copy),),
             moments=longest,
             count=(count.get(0, 0.0), count.get(1, 0.0)),
             level=one.level if not in_rare or _often(facts.rare) else "within_noise",

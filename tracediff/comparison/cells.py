@@ -658,6 +658,11 @@ def side_by_side(
     """Both sides, or one alone, for the descriptive tables. idle: with waits for the GIL as such; with_gil: whether they count so."""
     more: dict[str, Callable[[], pl.DataFrame]] = {
         "setting": lambda: pl.DataFrame({"with_gil": [with_gil]}),
+        "idle_part": lambda: (
+            (idle if with_gil else idle_rows(sides[:2], with_gil=False))
+            .of_sides(2)
+            .spelled(pl.col("cause").is_not_null())
+        ),
         "gil_exposed": lambda: _exposed(frame, idle, "gil_wait", "thread", "phase"),
         "gc_exposed": lambda: _exposed(frame, idle, "gc", "thread"),
     }

@@ -34,22 +34,13 @@ class Idle:
     copies: bool | None = None
     with_gil: bool = True
 
-    def among_both(self) -> tuple[str, str]:
-        """The view that has both sides, and which of its rows."""
-        if self.cause == "gc":
-            return "aligned_gc", f"thread = {quoted(self.thread)}"
-        if self.cause == "gil_wait":
-            return "aligned_gil_pair", f"waiter = {quoted(self.thread)} AND holder = {quoted(self.holder)}"
-        tests = [f"cause = {quoted(self.cause)}", f"thread = {quoted(self.thread)}"]
-        return "aligned_gap", _all(tests, "place", self.places)
-
     def of_steps(self) -> str:
         """The steps of one side that have most of it."""
         return f"SELECT {_IDLE} WHERE {self.where()} ORDER BY idle_ns DESC LIMIT 20;"
 
-    def where(self, of: str = "") -> str:
-        """Which rows of `idle`; `of`: what their columns are called by."""
-        cause = "cause" if self.with_gil else "cause_no_gil"
+    def where(self, of: str = "", *, aligned: bool = False) -> str:
+        """Which rows of `idle`, or of `aligned_idle`, which knows whether the GIL counts; `of`: what their columns are called by."""
+        cause = "cause" if self.with_gil or aligned else "cause_no_gil"
         tests = [f"{of}{cause} = {quoted(self.cause)}", f"{of}thread = {quoted(self.thread)}"]
         if self.holder:
             tests.append(f"{of}holder = {quoted(self.holder)}")
@@ -65,19 +56,21 @@ def _all(tests: Sequence[str], column: str, values: Sequence[str]) -> str:
     return " AND ".join([*tests, *among])
 
 
-def of_both(idle: Sequence[Idle], names: Sequence[str]) -> str:
-    """What both sides have per step of some idle time and of some kernels: a question to each view, each row in it once."""
-    views: dict[str, dict[str, None]] = {}
-    for view, rows in (one.among_both() for one in idle):
-        views.setdefault(view, {})[rows] = None
-    asked = [f"FROM {view} WHERE {' OR '.join(rows)};" for view, rows in views.items()]
-    return "\n".join([*asked, *([kernels_of_both(names)] if names else [])])
+def of_both(idle: Sequence[Idle], names: Sequence[str], steps: str) -> str:
+    """What both sides have of some idle time and of some kernels: a question to each view, each row in it once.
 
-
-def kernels_of_both(names: Sequence[str]) -> str:
-    """The rows of the kernel table with one of these names."""
-    wanted = ", ".join(map(quoted, names[:_MOST_OPS]))
-    return f"FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
+    steps: idle time per typical step of this phase; '': per mean step, as the time of kernels always is.
+    """
+    asked = []
+    if idle:
+        rows = " OR ".join(dict.fromkeys(one.where(aligned=True) for one in idle))
+        asked.append(f"FROM aligned_idle WHERE steps = {quoted(steps)} AND ({rows});")
+    if names:
+        wanted = ", ".join(map(quoted, names[:_MOST_OPS]))
+        asked.append(
+            f"FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
+        )
+    return "\n".join(asked)
 
 
 def idle_of_step(idle: Sequence[Idle], start_ns: int, device: int) -> str:

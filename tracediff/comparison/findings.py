@@ -707,7 +707,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         title="",
         where=one.where,
         evidence=FindingEvidence(
-            of_both(one.idle, sorted(one.ops)),
+            of_both(one.idle, sorted(one.ops), (one.where.phase or "") * (judged.part == "typical")),
             one.moments,
             size.baseline_runs,
             size.candidate_runs,
