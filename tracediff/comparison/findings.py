@@ -597,7 +597,7 @@ def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) ->
 
 
 def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Candidate]:
-    """One candidate for each cause: in the step of the first sentence where it is as sure there, else where it explains most."""
+    """One candidate for each cause: in the step of the first sentence where it has more than little of its change, else where it is surest."""
     # what belongs to a cause in the typical step does so in the mean and in rare steps of the phase
     least_first = sorted(candidates, key=order, reverse=True)
     own = {(one.phase, place): one.key for one in least_first for place in one.own}
@@ -611,7 +611,11 @@ def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Can
     out = []
     for parts in by_cause.values():
         group = [_as_typical(rows, parts.get((phase, "typical"), [])) for (phase, _), rows in parts.items()]
-        group.sort(key=lambda one: (not one.sure, _place_of(one) != first, one.phase != first[0], order(one)))
+        group.sort(
+            key=lambda one: (
+                _place_of(one) != first or not _carries(one), not one.sure, _place_of(one) != first, one.phase != first[0], order(one),
+            )
+        )  # fmt: skip
         lead = group[0]
         rest = [
             PhaseDelta(
@@ -622,6 +626,12 @@ def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Can
         ]  # fmt: skip
         out.append(replace(lead, elsewhere=tuple(rest)))
     return out
+
+
+def _carries(one: Candidate) -> bool:
+    """Whether it has more than little of the change of its step."""
+    change = float(one.judged.phase.part(one.judged.part).estimate.delta[0])
+    return abs(one.judged.delta) >= LITTLE * abs(change) and one.judged.delta * change > 0
 
 
 def _place_of(one: Candidate) -> tuple[str, PartName]:
