@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Collection
+
 from tracediff.kernels.names import short
 from tracediff.model import Result, StructureRow
 from tracediff.report import units
@@ -29,6 +32,8 @@ def brief_of(result: Result) -> list[str]:
     ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < _MAIN * _size(one)]
+    mine = _without_retuned(mine)
+    alike = _alike(result)
     kinds = {one.kind for one in mine}
     said: list[str] = []
     seen: set[str] = set()
@@ -40,8 +45,24 @@ def brief_of(result: Result) -> list[str]:
         if said and (one.kind == "calls" or one.name == _MEMSET):
             continue  # what they are about, the others say
         seen.add(one.kind)
-        said.append(sentence(one))
+        said.append(sentence(one, alike))
     return said
+
+
+def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:
+    """The differences without kernels of one name that are launched as often in all: other instances of a template, neither new nor gone."""
+    more: dict[str, float] = defaultdict(float)
+    for one in rows:
+        if one.kind == "kernel":
+            more[_own(one.name)] += one.candidate - one.baseline
+    return [one for one in rows if one.kind != "kernel" or more[_own(one.name)]]
+
+
+def _alike(result: Result) -> set[str]:
+    """Names that several kernels go by."""
+    sides = (side for row in result.kernels for side in (row.baseline, row.candidate) if side)
+    many = Counter(map(_own, {name for side in sides for name in side.names}))
+    return {name for name, count in many.items() if count > 1}
 
 
 def _in_first_cause(result: Result) -> set[tuple[str, str]]:
@@ -60,8 +81,8 @@ def _size(row: StructureRow) -> float:
     return abs(row.candidate - row.baseline)
 
 
-def sentence(row: StructureRow) -> str:
-    """One difference: `cudaStreamSynchronize 1 -> 2`."""
+def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
+    """One difference: `cudaStreamSynchronize 1 -> 2`. alike: names that several kernels go by, which are told by longer ones."""
     before, after = units.count(row.baseline), units.count(row.candidate)
     slots = {
         "before": before,
@@ -80,7 +101,8 @@ def sentence(row: StructureRow) -> str:
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
         pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
-        return say(pattern, **slots | {"name": _own(row.name)})
+        own = _own(row.name)
+        return say(pattern, **slots | {"name": shorten(short(row.name), _LONGEST) if own in alike else own})
     if row.kind in ("dtype", "grid"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
         kernel = _own(row.name) if row.kind == "grid" else row.name
