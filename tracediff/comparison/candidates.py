@@ -301,8 +301,10 @@ class Describe:
         return cause, where, facts, (before, after), part
 
     def _memory(self, row: int, phase: str) -> list[str]:
-        """The kind of host memory of most bytes on each side, '' where it has none or does not tell."""
-        return [next(iter(self._m.kernels.copied.get((phase, row, side), ())), "") for side in (0, 1)]
+        """The kind of host memory of most bytes on each side, '' where it has none or does not tell, or where the other side has it too."""
+        kinds = [self._m.kernels.copied.get((phase, row, side), {}) for side in (0, 1)]
+        most = [next(iter(one), "") for one in kinds]
+        return most if most[0] == most[1] or not (most[0] in kinds[1] or most[1] in kinds[0]) else ["", ""]
 
     def _of_names(self, row: int, estimated: Any, cell: int) -> dict[str, float]:
         """What each name of a row gains, as parts of its time on each side; empty where both sides are one name."""
