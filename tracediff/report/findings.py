@@ -34,6 +34,12 @@ from tracediff.report.sections import table
 AT_ONCE = 3  # causes that a comment tells, a page has unfolded, a post-mortem begins with
 
 
+def at_once(causes: Sequence[Finding]) -> list[Finding]:
+    """The causes that a comment and a post-mortem begin with: the largest, the last of them one that is sure where none of them is."""
+    first, sure = list(causes[:AT_ONCE]), [one for one in causes if one.level != "within_noise"]
+    return [*first[:-1], sure[0]] if sure and not any(one in first for one in sure) else first
+
+
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
     """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
     items = []

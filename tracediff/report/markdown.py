@@ -160,7 +160,7 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> li
     found += [sections.phases_in_text(result), note, *_picture(page, pictures)]
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
-        found.append(findings.in_lines(result, causes[: findings.AT_ONCE], width, page))
+        found.append(findings.in_lines(result, findings.at_once(causes), width, page))
     elif not judged and not result.host and not launch_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
@@ -227,7 +227,7 @@ def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Se
     folds: list[tuple[str, Sequence[Block]]] = []
     if trust := _trust(result):
         folds.append((say("how_sure"), [Items(trust)]))
-    if more := causes[findings.AT_ONCE :]:
+    if more := [one for one in causes if one not in findings.at_once(causes)]:
         folds.append((units.counted(len(more), "more cause"), [findings.smaller(result, more, rows)]))
     if result.accounting.delta:
         folds.append((say("fall_title", step=figure.of_what), [Listing(waterfall.text_figure(figure))]))

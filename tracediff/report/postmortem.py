@@ -227,7 +227,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
-    blocks: list[Block] = [findings.in_lines(result, main[: findings.AT_ONCE], 140)] if main else []
+    blocks: list[Block] = [findings.in_lines(result, findings.at_once(main), 140)] if main else []
     if not main and not launch_words.by_launch(result):
         blocks.append(_line("No single cause holds 1 % of the step."))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
@@ -249,7 +249,7 @@ def _certainty(result: Result) -> Section:
 def _actions(result: Result) -> Section:
     main, _ = _main(result)
     advised = (
-        [one.next for one in main[: findings.AT_ONCE]]
+        [one.next for one in findings.at_once(main)]
         if result.verdict in words.MOVED
         else [first.advised(result)]
     )
