@@ -20,7 +20,7 @@ from tracediff.comparison.gates import (
     parse_gate,
     read_policy,
 )
-from tracediff.comparison.measures import COUNTS, TIMES, Measure, parse
+from tracediff.comparison.measures import BENCHMARK, COUNTS, TIMES, Measure, parse
 from tracediff.model import GateWaiver
 
 DAY = date(2027, 1, 31)
@@ -141,7 +141,15 @@ def test_the_policy_of_the_guide_is_one(tmp_path):
 def test_the_metrics_of_the_guide_are_all_there_are():
     rows = re.findall(r"^\| (`.*?) \| (?:time|count), % \|", GUIDE, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert named == {*TIMES, *COUNTS, "step-with-prompt", "generation.p99", "kernel:NAME"}
+    assert named == {
+        *TIMES,
+        *COUNTS,
+        "step-with-prompt",
+        "generation.p99",
+        "kernel:NAME",
+        *BENCHMARK,
+        "ttft.p99",
+    }
     for name in named:
         assert parse_gate(f"{name}:+1%").metric == name
 

@@ -218,13 +218,13 @@ def test_a_sleep_is_found_first_where_it_is():
 def test_collections_are_found_first():
     """One of the six is before the first whole step; five fall into the 24 steps of generation, exposed to the ns.
 
-    The mean is that of all 24. Rare steps are counted among those after the first, whose kernels are new: 5 of 23.
+    The mean is that of all 24. Steps that stop are counted among those after the first, whose kernels are new: the five of 23 are five apart.
     """
     found = result("graph_base", "graph_gc")
     assert found.verdict == "inconclusive"  # five stops of one run
     first = found.findings[0]
     assert (first.cause, first.where.range) == ("gc", "_schedule")
-    assert "the candidate stops for 21.7 ms in 5 of 23 generation steps" in found.headline.what
+    assert "every 5th generation step of the candidate stops for 21.7 ms" in found.headline.what
     begins = labels("graph_gc", FORWARD)
     pauses = [
         event["end"] - event["begin"]
@@ -283,7 +283,7 @@ def test_reports_of_traces_say_where_to_look_and_what_to_record():
         msgspec.structs.replace(one, level="likely") for one in loop.findings
     ]  # moments are of causes beyond noise
     assert "Open it in Perfetto" in render_html(msgspec.structs.replace(loop, findings=sure))
-    assert "capture with <code>nsys -t python-gil</code>" in page
+    assert "not captured on either side. Capture with nsys -t python-gil to see it." in page
     assert "CUPTI_ACTIVITY_KIND" not in page
     assert words.missing(found, "gil").endswith("on either side. Capture with nsys -t python-gil to see it.")
     assert words.missing(found, "gc").endswith("Capture with record_python_gc_info=True to see it.")

@@ -63,10 +63,10 @@ PATTERNS: dict[str, str] = {
     # Runs that are in no mean.
     "odd_more": "Run {run} of the {side} is left out: its typical {step} takes {size} more than that of the other runs.",
     "odd_less": "Run {run} of the {side} is left out: its typical {step} takes {size} less than that of the other runs.",
-    "odd_more_slow": "Run {run} of the {side} is left out: its typical {step} takes {size} more, its short CUDA calls {calls} more time than those of the others.",
-    "odd_more_fast": "Run {run} of the {side} is left out: its typical {step} takes {size} more, its short CUDA calls {calls} less than those of the others.",
-    "odd_less_slow": "Run {run} of the {side} is left out: its typical {step} takes {size} less, its short CUDA calls {calls} more time than those of the others.",
-    "odd_less_fast": "Run {run} of the {side} is left out: its typical {step} takes {size} less, its short CUDA calls {calls} less than those of the others.",
+    "odd_more_slow": "Run {run} of the {side} is left out: its short CUDA calls take {calls} more time than those of the others, and at equal host speed its typical {step} takes {size} more.",
+    "odd_more_fast": "Run {run} of the {side} is left out: its short CUDA calls take {calls} less time than those of the others, and at equal host speed its typical {step} takes {size} more.",
+    "odd_less_slow": "Run {run} of the {side} is left out: its short CUDA calls take {calls} more time than those of the others, and at equal host speed its typical {step} takes {size} less.",
+    "odd_less_fast": "Run {run} of the {side} is left out: its short CUDA calls take {calls} less time than those of the others, and at equal host speed its typical {step} takes {size} less.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",

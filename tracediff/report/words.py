@@ -48,7 +48,10 @@ VERDICTS: dict[Verdict, VerdictWords] = {
         "Step times differ by less than these runs scatter, and by less than 1 %.",
     ),
     "inconclusive": VerdictWords(
-        "Unclear", "unsure", "?", "These runs scatter too much to show a change or to rule it out."
+        "Unclear",
+        "unsure",
+        "?",
+        "Identical runs may differ by as much: a change is neither shown nor ruled out.",
     ),
     "not_comparable": VerdictWords(
         "Not comparable", "stop", "×", "The two sides differ in more than the change under test."
