@@ -141,6 +141,13 @@ def test_a_result_without_places_says_so(slower):
     assert "made before places were kept" in judge(parse_gate("host@_schedule:+1us"), older).message
 
 
+def test_a_gate_on_kernels_that_are_gone_does_not_pass(slower):
+    """They take no time any more, and what does their work now is in rows of other names."""
+    gone = [msgspec.structs.replace(row, match="removed", candidate=None) for row in slower.kernels]
+    judged = judge(parse_gate("kernel:gemm_1:+5%"), msgspec.structs.replace(slower, kernels=gone))
+    assert judged.outcome == "inconclusive" and "gemm_1 is gone from the candidate" in judged.message
+
+
 def test_a_place_has_one_spelling_of_many():
     """Of the range `await_response` the thread is called `await-response`."""
     one, other = parse("gil@await_response"), parse("gil@Await Response")

@@ -417,6 +417,8 @@ def _kernel(measure: Measure, result: Result) -> Measured | str:
     found = rows_named(measure.kernel, result.kernels)
     if not found:
         return f"no kernel of either side is named {measure.kernel}"
+    if all(result.kernels[one.number].match == "removed" for one in found):
+        return f"{measure.kernel} is gone from the candidate, and nothing stands in its rows: gate what does its work now"
     whole = all(one.whole for one in found)
     alone = whole and len(found) == 1  # the bounds of many rows add up to an interval that says nothing
     if measure.phase:
