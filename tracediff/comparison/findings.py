@@ -246,16 +246,14 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
 
 def with_counts_of_all(one: Candidate) -> Candidate:
     """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
-    rows = [part for part in one.parts if not part.follows and part.count_baseline != part.count_candidate]
+    every = [part for part in one.parts if not part.follows]
+    rows = [part for part in every if part.count_baseline != part.count_candidate]
     if one.cause not in _KERNEL_CAUSES or one.facts.match == "replaced" or len(rows) < 2:
         return one
-    before, after = (
-        sum(counts)
-        for counts in (
-            [part.count_baseline or 0.0 for part in rows],
-            [part.count_candidate or 0.0 for part in rows],
-        )
-    )
+    # a fusion and a split have the launches that they changed, a group of kernels those of all its kernels
+    counted_in = rows if one.cause in _NAMING else every
+    before = sum(part.count_baseline or 0.0 for part in counted_in)
+    after = sum(part.count_candidate or 0.0 for part in counted_in)
     if one.cause not in _NAMING:
         both = before and after  # together they are neither new nor gone
         facts = msgspec.structs.replace(one.facts, match="") if both else one.facts
