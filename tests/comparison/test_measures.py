@@ -141,10 +141,24 @@ def test_a_result_without_places_says_so(slower):
     assert "made before places were kept" in judge(parse_gate("host@_schedule:+1us"), older).message
 
 
-def test_a_gate_on_kernels_that_are_gone_does_not_pass(slower):
-    """They take no time any more, and what does their work now is in rows of other names."""
-    gone = [msgspec.structs.replace(row, match="removed", candidate=None) for row in slower.kernels]
-    judged = judge(parse_gate("kernel:gemm_1:+5%"), msgspec.structs.replace(slower, kernels=gone))
+def test_a_gate_on_kernels_that_are_gone_counts_what_stands_in_their_place(slower):
+    """gemm_1 took 200 us of each step. New kernels between the same two others take 300 us, one elsewhere 50; without a place nothing is known."""
+    (old,) = (row for row in slower.kernels if row.baseline.names == ["gemm_1"])
+    gone = msgspec.structs.replace(
+        old, match="removed", candidate=None, delta_ns=-200.0 * US, block=3, phases=[]
+    )
+
+    def added(name: str, us: float, block: int):
+        side = msgspec.structs.replace(old.candidate, names=[name], ns_per_step=us * US)
+        return msgspec.structs.replace(
+            gone, match="added", baseline=None, candidate=side, delta_ns=us * US, block=block
+        )
+
+    rows = [gone, added("softmax", 300, 3), added("other", 50, 7)]
+    found = measured(parse("kernel:gemm_1"), msgspec.structs.replace(slower, kernels=rows))
+    assert (found.baseline, found.delta) == pytest.approx((200 * US, 100 * US))
+    alone = [msgspec.structs.replace(gone, block=-1), *rows[1:]]
+    judged = judge(parse_gate("kernel:gemm_1:+5%"), msgspec.structs.replace(slower, kernels=alone))
     assert judged.outcome == "inconclusive" and "gemm_1 is gone from the candidate" in judged.message
 
 

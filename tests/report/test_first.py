@@ -18,6 +18,7 @@ from tracediff.companions.model import Result
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.report import first, grammar, sections, words
 from tracediff.report.causes import named, spoken, title
+from tracediff.report.findings import at_once
 from tracediff.report.first import headline, reason
 from tracediff.report.phrases import power_note, with_words
 from tracediff.request import CompareRequest
@@ -356,6 +357,19 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
 def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
     one = result("regressed", seen(1_000, 1_092, 8), structure=[row])
     assert headline(one).counts == f"By count: {said}."
+
+
+def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_gone() -> None:
+    """24 of one and 24 of the other: the kernel was tuned anew. Where one more came it says so."""
+    old, new = (
+        "void reduce_kernel<512, 1, Op<sum_functor>>(Op)",
+        "void reduce_kernel<128, 4, Op<sum_functor>>(Op)",
+    )
+    went, came = counted("kernel", 24, 0, name=old), counted("kernel", 0, 24, name=new)
+    assert headline(result("regressed", seen(1_000, 1_092, 8), structure=[went, came])).counts == ""
+    more = msgspec.structs.replace(came, candidate=25)
+    said = headline(result("regressed", seen(1_000, 1_092, 8), structure=[more, went])).counts
+    assert said.startswith("By count: ") and said.endswith("is new (25 per step).")
 
 
 def test_three_counts_of_the_phase_are_said_none_twice() -> None:
@@ -787,3 +801,12 @@ def test_who_can_record_collections_is_told_how() -> None:
     assert missing("step-range").endswith(
         "Capture with an NVTX range called Python GC around each collection (gc.callbacks) to see it."
     )
+
+
+def test_of_the_causes_told_at_once_the_last_is_sure_where_none_else_is() -> None:
+    """A comment tells three: the only fact among five is one of them, though it is the smallest."""
+    unsure = [finding("host_work", change, level="within_noise") for change in (50, 40, 30, 20)]
+    fact = finding("kernel_added", 10, level="exact")
+    assert at_once([*unsure, fact]) == [*unsure[:2], fact]
+    assert at_once([fact, *unsure]) == [fact, *unsure[:2]]
+    assert at_once(unsure) == unsure[:3]

@@ -53,6 +53,25 @@ def rows_named(name: str, rows: Sequence[KernelRow]) -> list[NamedRow]:
     return found
 
 
+def in_their_place(found: Sequence[NamedRow], rows: Sequence[KernelRow]) -> list[NamedRow]:
+    """The rows of new kernels that stand between the same unchanged kernels as those of a name that are gone from there."""
+    gone = set()
+    for one in found:
+        left = rows[one.number].candidate
+        if left is None or not one.mine.intersection(left.names):
+            gone.add(rows[one.number].block)
+    known = {one.number for one in found}
+    return [
+        NamedRow(number, frozenset(), True, 0.0, row.candidate.ns_per_step, row.delta_ns)
+        for number, row in enumerate(rows)
+        if row.match == "added"
+        and row.block >= 0
+        and row.block in gone
+        and number not in known
+        and row.candidate
+    ]
+
+
 def _sides(row: KernelRow) -> list[KernelSide]:
     return [side for side in (row.baseline, row.candidate) if side]
 
