@@ -327,7 +327,7 @@ class _Filling:
         self._frame("query_role", _frame_of(found_roles, tid=pl.Int64, role=pl.String))
 
     def _frame(self, name: str, frame: pl.DataFrame) -> None:
-        """A view of a frame, by way of a file: handing it over in memory would need pyarrow."""
+        """A view of a frame, by way of a file, so that DuckDB does not hold it in memory a second time."""
         path = self.folder / f"{name}.parquet"
         frame.write_parquet(path, compression="uncompressed")
         self.capture.db.execute(

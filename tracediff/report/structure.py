@@ -33,8 +33,8 @@ def brief_of(result: Result) -> list[str]:
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < _MAIN * _size(one)]
     mine = _without_retuned(mine)
-    alike = _alike(result)
     kinds = {one.kind for one in mine}
+    alike = _alike(result) if "kernel" in kinds else set()
     said: list[str] = []
     seen: set[str] = set()
     for one in mine:
@@ -101,8 +101,7 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
         pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
-        own = _own(row.name)
-        return say(pattern, **slots | {"name": shorten(short(row.name), _LONGEST) if own in alike else own})
+        return say(pattern, **slots | {"name": _own(row.name, alike)})
     if row.kind in ("dtype", "grid"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
         kernel = _own(row.name) if row.kind == "grid" else row.name
@@ -126,10 +125,10 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
 
 
-def _own(name: str) -> str:
-    """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several."""
+def _own(name: str, alike: Collection[str] = ()) -> str:
+    """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several, and so are those of `alike`."""
     said = brief(short(name))
-    return shorten(short(name), _LONGEST) if said in KINDS.values() else said
+    return shorten(short(name), _LONGEST) if said in KINDS.values() or said in alike else said
 
 
 _PLAIN = {

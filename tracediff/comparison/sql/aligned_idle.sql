@@ -6,7 +6,7 @@
 --   holder              VARCHAR  role of the thread that held the GIL; '' of any other cause
 --   holder_place        VARCHAR  the innermost range of that thread
 --   copies              BOOLEAN  whether a launching call was one that copies
---   baseline_pieces     DOUBLE   pieces of gaps per step; 0 where the side has none
+--   baseline_pieces     DOUBLE   gaps per step; 0 where the side has none
 --   baseline_ns         DOUBLE   their length per step
 --   candidate_pieces    DOUBLE   as of the baseline
 --   candidate_ns        DOUBLE
