@@ -99,8 +99,8 @@ def _described(report: Report, name: str) -> str:
     if name == "cause-tree":
         root = report.cause_tree[0]
         unit = words.unit(report) if isinstance(report, Result) else "step"
-        step = unit if root.key in ("", "step") else f"{root.key} {unit}"
-        return say("cause_tree_typical" if root.kind == "typical" else "cause_tree_mean", step=step)
+        pattern = "cause_tree_typical" if root.kind == "typical" else "cause_tree_mean"
+        return say(pattern, step=units.step(root.key, unit))
     if isinstance(report, Show):
         return say("step_times_of_one")
     if name == "step-times":

@@ -237,8 +237,7 @@ def _limit(result: Result, observed: Observed) -> str:
 
 def step_of(result: Result, phase: str) -> str:
     """A step of a phase; of programs that have none what was compared: `whole capture`."""
-    unit = words.unit(result)
-    return units.step(phase) if unit == "step" else unit
+    return units.step(phase, words.unit(result))
 
 
 def _typical(result: Result) -> str:

@@ -261,8 +261,8 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def step(phase: str) -> str:
-    """Name a step of a phase: `generation step`, `step with topk` of a class; `step` where labels tell no phases."""
-    if phase in ("", "step"):
-        return "step"
+def step(phase: str, unit: str = "step") -> str:
+    """Name a step of a phase: `generation step`, `step with topk` of a class; the unit alone where it is no step or labels tell no phases."""
+    if unit != "step" or phase in ("", "step"):
+        return unit
     return phase.replace("-", " ") if phase.startswith("step-") else f"{phase} step"

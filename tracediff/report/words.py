@@ -447,7 +447,7 @@ def brief_size(finding: Finding, unit: str = "step") -> str:
 def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bool = False) -> str:
     """`per generation step`, `per mean generation step` of the mean, `per step` where steps have no phase. apart: the typical step is called so."""
     which = ["mean"] if part != "typical" else ["typical"] * apart
-    return " ".join(["per", *which, units.step(phase) if unit == "step" else unit])
+    return " ".join(["per", *which, units.step(phase, unit)])
 
 
 def _apart(finding: Finding) -> bool:
