@@ -84,7 +84,6 @@ class NcuKernel(msgspec.Struct, frozen=True):
     # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
     limited_by: list[str] = []
     stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
-    instructions: dict[str, float] = {}  # class of SASS instructions -> warp instructions a launch
     summed: bool = False  # the sums of several kernels
 
 
@@ -123,7 +122,7 @@ class NcuSide(msgspec.Struct, frozen=True):
     """One file of Nsight Compute."""
 
     file: str  # base name, or the label that was given
-    source: Literal["report", "csv-raw", "csv-details"]
+    source: Literal["report", "csv-raw"]
     device: str
     launches: int
     kernels: int

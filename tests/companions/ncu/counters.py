@@ -1,4 +1,4 @@
-"""Profiles of Nsight Compute written by hand: the CSV page, a stand-in for NVIDIA's reader, and launches."""
+"""Profiles of Nsight Compute written by hand: the CSV page, and launches."""
 
 from __future__ import annotations
 
@@ -29,47 +29,6 @@ def raw_csv(*launches: tuple[str, str, str, dict[str, tuple[str, str]]], before:
     return before + out.getvalue()
 
 
-class StubMetric:
-    """A metric as ncu_report gives it."""
-
-    def __init__(self, value, unit="", instances=None):
-        self._value, self._unit, self._instances = value, unit, instances
-
-    def value(self, at=None):
-        return self._value if at is None else list(self._instances.values())[at]
-
-    def unit(self):
-        return self._unit
-
-    def num_instances(self):
-        return len(self._instances or {})
-
-    def has_correlation_ids(self):
-        return self._instances is not None
-
-    def correlation_ids(self):
-        names = list(self._instances)
-        return StubMetric(None, instances=dict(zip(names, names, strict=True)))
-
-
-class StubAction:
-    """A profiled launch as ncu_report gives it."""
-
-    NameBase_DEMANGLED = 1
-
-    def __init__(self, name: str, metrics: dict[str, StubMetric]):
-        self._name, self._metrics = name, metrics
-
-    def name(self, base=0):
-        return self._name if base else self._name.partition("(")[0]
-
-    def metric_names(self):
-        return list(self._metrics)
-
-    def metric_by_name(self, name):
-        return self._metrics.get(name)
-
-
 # A latency-bound launch of one block an SM: 40 us, 1.5 GHz, and round numbers.
 SLOW = {
     "duration_ns": 40_000.0, "cycles": 60_000.0, "sm_clock_hz": 1.5e9, "compute_pct": 20.0, "memory_pct": 30.0,
@@ -83,12 +42,10 @@ SLOW = {
 STALLS = {"long_scoreboard": 15.0, "wait": 4.0, "selected": 1.0}
 
 
-def launch(
-    name="quantize(float*)", grid="132,1,1", block="256,1,1", stalls=None, opcodes=None, **values
-) -> Launch:
+def launch(name="quantize(float*)", grid="132,1,1", block="256,1,1", stalls=None, **values) -> Launch:
     """A launch like SLOW but for what is given; None drops a key."""
     merged = {key: value for key, value in {**SLOW, **values}.items() if value is not None}
-    return Launch(name, grid, block, merged, STALLS if stalls is None else stalls, opcodes or {})
+    return Launch(name, grid, block, merged, STALLS if stalls is None else stalls)
 
 
 def profile(*launches: Launch, file="a.csv", device="NVIDIA H200", source="csv-raw") -> Profile:

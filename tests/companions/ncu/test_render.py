@@ -29,8 +29,8 @@ SENTENCE = "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks"
 
 def report(*names: str) -> NcuReport:
     names = names or ("quantize(float*)",)
-    before = [launch(name, opcodes={"LDG": 5e5, "FFMA": 5e5}) for name in names]
-    after = [launch(name, grid="1056,1,1", stalls=LESS, opcodes={"LDG": 2e5}, **FAST) for name in names]
+    before = [launch(name) for name in names]
+    after = [launch(name, grid="1056,1,1", stalls=LESS, **FAST) for name in names]
     found = compare_ncu(
         profile(*before, file="before.csv"),
         profile(*after, launch("only_here(int)", l2_bytes=None), file="after.csv"),
@@ -97,7 +97,6 @@ def test_the_page_says_what_the_numbers_are():
         "4.0 x faster",
         "grid 132 → 1,056 blocks",
         "not collected",
-        "global memory",
         "long scoreboard",
         "<b>occupancy</b> (cause)",
     ):

@@ -7,19 +7,18 @@ import math
 import pytest
 
 from tracediff.companions.model import NcuKernel
-from tracediff.companions.ncu.compare import classes
 from tracediff.companions.ncu.reasons import bound, factors, limits, reasons
 
 from .counters import SLOW, STALLS
 
 
-def kernel(stalls=None, mix=None, **values) -> NcuKernel:
+def kernel(stalls=None, **values) -> NcuKernel:
     """A kernel like SLOW; where only the duration is given, the clock stays."""
     if "duration_ns" in values:
         values = {"cycles": 1.5 * values["duration_ns"], **values}
     merged = {key: value for key, value in {**SLOW, **values}.items() if value is not None}
     return NcuKernel(names=["k"], grids=[], blocks=[], launches=1, values=merged, stalls=STALLS if stalls is None else stalls,
-                     bound=bound(merged), limited_by=limits(merged), instructions=mix or {})  # fmt: skip
+                     bound=bound(merged), limited_by=limits(merged))  # fmt: skip
 
 
 def fired(before: NcuKernel, after: NcuKernel) -> dict[str, str]:
@@ -157,17 +156,6 @@ def test_more_sectors_a_request_are_no_reason_where_all_bytes_are_used():
     assert "coalescing" not in fired(before, after)
 
 
-def test_instruction_mix():
-    double = kernel(mix={"fp64": 4e5, "integer": 6e5})
-    single = kernel(mix={"fp32": 4e5, "integer": 6e5}, duration_ns=4_000.0)
-    assert fired(double, single)["instruction-mix"] == "FP64 instructions 400 k -> 0"
-    assert "instruction-mix" not in fired(double, kernel(mix={"fp32": 4e5}, duration_ns=80_000.0))
-    cores = kernel(mix={"tensor": 1e4, "integer": 9e5}, duration_ns=4_000.0)
-    assert (
-        fired(kernel(mix={"fp32": 1e6}), cores)["instruction-mix"] == "tensor-core instructions 0 -> 10.0 k"
-    )
-
-
 def test_a_stall_counts_only_where_it_is_a_large_part():
     small = {"long_scoreboard": 2.0, "wait": 10.0, "selected": 1.0}
     after = kernel(duration_ns=20_000.0, stalls={**small, "long_scoreboard": 1.0})
@@ -188,15 +176,3 @@ def test_factors_multiply_to_the_ratio_of_durations():
     assert math.prod(found.values()) == pytest.approx(10_000 / 40_000)
     assert factors(kernel(cycles=None), after) == {}
     assert factors(kernel(instructions=0.0), after) == {}
-
-
-def test_classes_of_opcodes():
-    opcodes = {"HGMMA": 1, "HMMA": 2, "HFMA2": 4, "DFMA": 8, "FFMA": 16, "MUFU": 32, "IMAD": 64, "LDG": 128, "STG": 256, "LDGSTS": 512,
-               "UTMALDG": 1024, "LDS": 2048, "LDSM": 4096, "LDL": 8192, "STL": 1, "BAR": 3, "SYNCS": 5, "BRA": 7, "F2FP": 9, "SHFL": 11,
-               "RED": 13, "REDUX": 17, "WHAT": 19, "IMMA": 21, "FSETP": 23, "ISETP": 25, "UISETP": 27, "LDC": 29, "ULDC": 31, "ATOMS": 33,
-               "WARPSYNC": 35, "EXIT": 37, "I2F": 39, "QGMMA": 41, "UMOV": 43, "F2F": 45, "DMMA": 47}  # fmt: skip
-    assert classes(opcodes) == {
-        "local memory": 8193, "shared memory": 2048 + 4096 + 33, "global memory": 128 + 256 + 512 + 1024,
-        "integer": 64 + 25 + 27, "moves": 11 + 17 + 29 + 31 + 43, "tensor": 1 + 2 + 21 + 41 + 47, "conversion": 9 + 39 + 45,
-        "fp32": 16 + 32 + 23, "control": 7 + 37, "barriers": 3 + 5 + 35, "other": 19, "atomics": 13, "fp64": 8, "half": 4,
-    }  # fmt: skip

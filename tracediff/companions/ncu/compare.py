@@ -45,7 +45,6 @@ class Kernel:
     launches: int
     values: dict[str, float]
     stalls: dict[str, float]
-    opcodes: dict[str, float]
     durations: tuple[float, ...]
 
 
@@ -483,18 +482,15 @@ def kernels(launches: Iterable[Launch]) -> dict[OpKey, Kernel]:
             len(group),
             _mean([one.values for one in group]),
             _mean([one.stalls for one in group]),
-            _mean([one.opcodes for one in group], missing_is_zero=all(one.opcodes for one in group)),
             tuple(one.values["duration_ns"] for one in group if "duration_ns" in one.values),
         )
         for key, group in groups.items()
     }
 
 
-def _mean(rows: Sequence[dict[str, float]], missing_is_zero: bool = False) -> dict[str, float]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    if not missing_is_zero:
-        names = dict.fromkeys(name for name in names if all(name in row for row in rows))
-    return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in names}
+def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Means of what all rows have."""
+    return _weighted(rows, [1] * len(rows))
 
 
 def combine(keys: Sequence[OpKey], known: Known, together: bool) -> NcuKernel:
@@ -504,13 +500,11 @@ def combine(keys: Sequence[OpKey], known: Known, together: bool) -> NcuKernel:
     summed = together and len(keys) > 1
     if summed:
         values, stalls = _sum(parts, uses), {}
-        opcodes = _totals([(part.opcodes, uses[part.key]) for part in parts])
         durations = _sums(parts, uses)
     else:
         weights = [part.launches for part in parts]
         values = _weighted([part.values for part in parts], weights)
         stalls = _weighted([part.stalls for part in parts], weights)
-        opcodes = _totals([(part.opcodes, part.launches / sum(weights)) for part in parts])
         durations = [duration for part in parts for duration in part.durations]
     return NcuKernel(
         names=[key.name for key in keys] if together else list(dict.fromkeys(key.name for key in keys)),
@@ -523,7 +517,6 @@ def combine(keys: Sequence[OpKey], known: Known, together: bool) -> NcuKernel:
         bound=None if summed else bound(values),
         limited_by=[] if summed else limits(values),
         stalls=dict(sorted(stalls.items(), key=lambda one: (-one[1], one[0]))),
-        instructions=classes(opcodes),
         summed=summed,
     )
 
@@ -544,14 +537,6 @@ def _sums(parts: Sequence[Kernel], uses: Counter[OpKey]) -> list[float]:
     return [sum(end(part.durations) * uses[part.key] for part in parts) for end in (min, max)]
 
 
-def _totals(parts: Sequence[tuple[dict[str, float], float]]) -> dict[str, float]:
-    """Opcode -> sum over the parts, each as often as it counts; nothing where a part was not collected."""
-    if not all(opcodes for opcodes, _ in parts):
-        return {}
-    names = dict.fromkeys(name for opcodes, _ in parts for name in opcodes)
-    return {name: sum(times * opcodes.get(name, 0.0) for opcodes, times in parts) for name in names}
-
-
 def _weighted(rows: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[str, float]:
     """Means of what all rows have."""
     if len(rows) == 1:
@@ -561,32 +546,3 @@ def _weighted(rows: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[
         for name in rows[0]
         if all(name in row for row in rows)
     }
-
-
-# SASS opcodes by class, for the instruction mix.
-
-# The first pattern that an opcode begins with wins.
-_CLASSES = {
-    "tensor": r"(?:H|I|B|D|Q|O)(?:G)?MMA|WGMMA|WARPGROUP|UTC\w*MMA|UT\w*MMA",
-    "global memory": r"LDG|STG|LDGSTS|UBLKCP|UTMA|UBLKPF|UBLKRED|CCTL|LD(?!\w)|ST(?!\w)|LDGDEPBAR|DEPBAR",
-    "shared memory": r"LDS|STS|LDSM|STSM|ATOMS|LDTM|STTM",
-    "local memory": r"LDL|STL",
-    "atomics": r"ATOM|RED(?!UX)",
-    "fp64": r"D(?:ADD|FMA|MUL|SETP|MNMX)",
-    "half": r"H(?:ADD|FMA|MUL|SET|MNMX)",
-    "fp32": r"F(?:ADD|FMA|MUL|SET|SETP|MNMX|CHK|SEL|SWZADD|RND)|MUFU",
-    "conversion": r"F2F|F2I|I2F|I2I|F2FP|I2FP|I2IP|FRND",
-    "barriers": r"BAR|SYNCS|MEMBAR|ERRBAR|WARPSYNC|FENCE|UCGABAR|ARRIVES|NANOSLEEP|YIELD|B2R",
-    "control": r"BRA|BRX|JM|CALL|RET|EXIT|BSSY|BSYNC|BREAK|BREV_|BMOV|KILL|NOP|BPT|PREEXIT|ACQBULK|ELECT|VOTE|PLOP",
-    "integer": r"U?(?:IADD|IMAD|IMUL|ISETP|IMNMX|ISCADD|LEA|LOP|SHF(?!L)|SHL|SHR|POPC|FLO|BREV|IABS|IDP|VABSDIFF|PRMT|SGXT|BMSK|SEL|VIADD|VIMNMX)",
-    "moves": r"U?MOV|S2R|S2UR|CS2R|R2UR|R2P|P2R|LDC|ULDC|SHFL|MATCH|REDUX|UP2UR|MOVM|LEPC|CREDUX",
-}  # class -> pattern
-
-
-def classes(opcodes: Mapping[str, float]) -> dict[str, float]:
-    """Class -> warp instructions, most first; what no class has is `other`."""
-    found: dict[str, float] = {}
-    for opcode, count in opcodes.items():
-        name = next((name for name, pattern in _CLASSES.items() if re.match(pattern, opcode)), "other")
-        found[name] = found.get(name, 0.0) + count
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

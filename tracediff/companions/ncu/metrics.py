@@ -12,7 +12,6 @@ Raw = Mapping[str, float]  # metric of ncu -> value, in ns, byte, hz, per second
 SECTOR_BYTES = 32  # of L1, L2 and device memory, on every GPU that ncu profiles
 STALL_PREFIX = "smsp__average_warps_issue_stalled_"
 STALL_SUFFIX = "_per_issue_active.ratio"
-OPCODES = "sass__inst_executed_per_opcode"
 DEVICE = "device__attribute_display_name"
 
 
@@ -201,14 +200,13 @@ def stalls(raw: Raw) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Launch:
-    """One profiled launch. `values`, `stalls`: `opcodes`: SASS opcode -> warp instructions."""
+    """One profiled launch. `values`: by key of `METRICS`; `stalls`: cycles an issued instruction by warp state."""
 
     name: str
     grid: str  # 'x,y,z', '' where it is not in the file
     block: str
     values: dict[str, float]
     stalls: dict[str, float] = field(default_factory=dict)
-    opcodes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -221,16 +219,10 @@ class Profile:
     launches: tuple[Launch, ...]
 
 
-def launch(
-    name: str,
-    raw: Raw,
-    grid: str = "",
-    block: str = "",
-    opcodes: dict[str, float] | None = None,
-) -> Launch:
+def launch(name: str, raw: Raw, grid: str = "", block: str = "") -> Launch:
     """Make a launch of its metrics; grid and block from the metrics where they are not given."""
     grid, block = grid or _shape(raw, "grid"), block or _shape(raw, "block")
-    return Launch(name, grid, block, values(raw), stalls(raw), opcodes or {})
+    return Launch(name, grid, block, values(raw), stalls(raw))
 
 
 def _shape(raw: Raw, kind: str) -> str:

@@ -278,25 +278,6 @@ def _coalescing(change: Change) -> _Fired | None:
     return _SECTORS(change)
 
 
-def _mix(change: Change) -> _Fired | None:
-    """Arithmetic of another kind: double precision is slow on most GPUs, tensor cores are fast."""
-    sides = change.before.instructions, change.after.instructions
-    if not all(sides):
-        return None
-    for name, label, more_is_faster in (("fp64", "FP64", False), ("tensor", "tensor-core", True)):
-        counts = [side.get(name, 0.0) for side in sides]
-        shares = [count / sum(side.values()) for count, side in zip(counts, sides, strict=True)]
-        grew = shares[1] > shares[0]
-        least = 0.005 if name == "tensor" else 0.1
-        if (
-            abs(shares[1] - shares[0]) >= least
-            and min(counts) * 4 < max(counts)
-            and (grew == more_is_faster) == (change.log < 0)
-        ):
-            return _fired(0.95, "instruction-mix", f"{label} instructions {both(*map(count, counts))}")
-    return None
-
-
 def _stall(change: Change) -> _Fired | None:
     """The warp state whose cycles moved most, of those that matter on one side at least."""
     one, other = change.before.stalls, change.after.stalls
@@ -331,7 +312,7 @@ def _issue(change: Change) -> _Fired | None:
 
 
 _RULES: tuple[Rule, ...] = (
-    _spills, _occupancy, _instructions, _traffic, _l2_traffic, _mix,
+    _spills, _occupancy, _instructions, _traffic, _l2_traffic,
     _moved("bank-conflicts", 0.8, ("bank_conflict_pct", "bank conflicts {} of shared-memory wavefronts"), more_is_faster=False),
     _coalescing,
     _moved("access-width", 0.55, ("wide_access_pct", "128-bit accesses {} of the memory instructions"), least=2 * POINTS),

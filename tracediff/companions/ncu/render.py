@@ -18,7 +18,7 @@ from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
 _LISTED = 200  # rows
-_FIGURES, _STATES = "Figures", "Warp states and instructions"
+_FIGURES, _STATES = "Figures", "Warp states"
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -77,7 +77,7 @@ def _part(row: NcuRow, number: int) -> Section:
     def of(side: Callable[[NcuKernel | None], str]) -> str:
         return two(side(row.baseline), side(row.candidate))
 
-    tables = ((_FIGURES, figures(row)), (_STATES, [*stalls(row), *instructions(row)]))
+    tables = ((_FIGURES, figures(row)), (_STATES, stalls(row)))
     listed = [
         table("ncu figures", lines, VALUES, limit=_LISTED, title=title, look="plain", depth=depth)
         for title, lines in tables
@@ -196,41 +196,27 @@ def _figure(metric: Metric, row: NcuRow) -> Figure:
     return Figure(metric.label, said[0], said[1], change(before, after, metric.unit == "%"))
 
 
-def _cycles(cycles: float) -> str:
-    digits = 1 if cycles >= 9.95 else 2
-    return f"{cycles:.{digits}f}"
-
-
 def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
     """Warp states with the most cycles on either side, cycles per instruction."""
-    found = _bars(row, lambda side: side.stalls, limit, _cycles)
-    return [
-        replace(one, label=f"stall: {one.label.replace('_', ' ')}, cycles per instruction") for one in found
-    ]
-
-
-def instructions(row: NcuRow, limit: int = 8) -> list[Figure]:
-    """Classes of instructions, most first."""
-    found = _bars(row, lambda side: side.instructions, limit, text.count)
-    return [replace(one, label=f"instructions: {one.label}") for one in found]
-
-
-def _bars(
-    row: NcuRow, of: Callable[[NcuKernel], dict[str, float]], limit: int, write: Callable[[float], str]
-) -> list[Figure]:
     sides = row.baseline, row.candidate
-    one, other = (of(side) if side else {} for side in sides)
+    one, other = (side.stalls if side else {} for side in sides)
     most = {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
     shown = sorted((name for name in most if most[name] > 0), key=lambda name: (-most[name], name))[:limit]
     none = ["" if side is None else APART if side.summed else NONE for side in sides]
     bars = []
     for name in shown:
-        # a side with a breakdown has every state and class: what is not in it is 0, not missing
+        # a side with a breakdown has every state: what is not in it is 0, not missing
         before, after = (found.get(name, 0.0) if found else None for found in (one, other))
-        said = [no if it is None else write(it) for it, no in zip((before, after), none, strict=True)]
+        said = [no if it is None else _cycles(it) for it, no in zip((before, after), none, strict=True)]
         widths = (before or 0.0) / most[shown[0]], (after or 0.0) / most[shown[0]]
-        bars.append(Figure(name, said[0], said[1], change(before, after), widths))
+        label = f"stall: {name.replace('_', ' ')}, cycles per instruction"
+        bars.append(Figure(label, said[0], said[1], change(before, after), widths))
     return bars
+
+
+def _cycles(cycles: float) -> str:
+    digits = 1 if cycles >= 9.95 else 2
+    return f"{cycles:.{digits}f}"
 
 
 def name(row: NcuRow, width: int | None = None) -> str:
