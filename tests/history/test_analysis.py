@@ -331,7 +331,7 @@ def test_one_point_of_another_machine_does_not_clear_what_failed():
     assert (said.before.outcome, said.before.reason, said.before.segment) == ("failed", "change", 1)
     words = judged(found, said)
     assert words.startswith("the newest segment is new (gpu NVIDIA B200); the one before it: failed: gen")
-    assert words.endswith("(NVIDIA H200, driver 580.1; tensorrt-llm steps (generation))")
+    assert words.endswith("(NVIDIA H200, driver 580.1; steps (tensorrt-llm): generation)")
 
 
 def test_two_odd_points_do_not_clear_it_either():

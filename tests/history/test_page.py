@@ -11,16 +11,18 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from benchmarks.history import kept
-from tests.history.test_analysis import NO_GIT, at_40, history
+from tests.history.test_analysis import NO_GIT, at_40, history, late
 from tests.report import hostile
 from tests.report.browser import Watched, check_looks, launched
 from tracediff.cli.main import cli
+from tracediff.comparison.gates import parse_gate
 from tracediff.history.analysis import analyse
 from tracediff.history.model import CauseChange
 from tracediff.history.points import Point
+from tracediff.history.policy import judge
 from tracediff.model import encode
 from tracediff.report.escape import markdown_prose
-from tracediff.report.history import causes, headline, render_html, render_terminal
+from tracediff.report.history import called, causes, headline, outcome, render_html, render_terminal
 
 
 def with_machines(points: list[Point]) -> list[Point]:
@@ -184,3 +186,34 @@ def test_the_page_is_whole_without_scripts(browser, page):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_nothing_to_complain_about(browser, page, width, scheme):
     check_looks(browser, page, width, scheme)
+
+
+def test_where_it_stands_adds_up_and_says_how_many_points_its_level_is_of():
+    """Twelve points, the last four 20 % slower: the level is theirs, and the newest stands apart from it."""
+
+    def plant(values) -> None:
+        values[:, 0] = [1e6] * 8 + [1.2e6, 1.2e6, 1.2e6, 1.21e6]
+
+    found = analyse(kept(history(12, plant=plant)), NO_GIT)
+    (standing,) = [one for one in found.segments[0].standings if one.measure == "generation"]
+    assert standing.points == 4 and standing.last == pytest.approx(1.21e6, rel=0.01)
+    assert standing.level == pytest.approx(1.2e6, rel=0.01)
+    assert standing.baseline + standing.delta == pytest.approx(standing.level), "they stand side by side"
+    row = next(line.split() for line in printed(history(12, plant=plant)).splitlines() if " to +" in line)
+    assert row[0] == "generation" and row[-3:] == ["4", "1.21", "ms"], row
+
+
+def test_names_of_measures_are_for_readers():
+    assert called("step.step") == "typical step", "steps without labels are of no phase"
+    assert called("generation.step-with-topk") == "generation.step-with-topk"
+    full = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda()]>(int, T3)"
+    assert called(f"kernel:{full}") == "kernel:elementwise_kernel<direct_copy_kernel_cuda>"
+
+
+def test_a_check_begins_with_how_it_ends():
+    found = analyse(kept(history(plant=late)), NO_GIT)
+    assert outcome(found, judge(found)).startswith("history check failed")
+    newest = found.points[-1].commit[:10]
+    assert outcome(found, []) == f"history check passed: nothing speaks against the newest point, {newest}"
+    unsure = judge(found, [parse_gate("kernel:nothing:+1%")])[-1:]
+    assert "cannot tell" in outcome(found, unsure)

@@ -145,11 +145,13 @@ def check(measures: tuple[str, ...], fail_on: tuple[str, ...], recent: int, wher
     """Fail where the newest point comes after a recent change for the worse of a step time, or of a MEASURE, or where a limit is exceeded."""
     from tracediff.comparison.gates import parse_gate
     from tracediff.history.policy import exit_code, judge
-    from tracediff.report.history import drift, headline, judged, notes
+    from tracediff.report.history import drift, headline, judged, notes, outcome
 
     gates = [parse_gate(text) for text in fail_on]
     found = where.analysed(measures, [gate.measure for gate in gates])
     said = judge(found, gates, recent)
+    if found.segments:
+        say(outcome(found, said))
     for one in said:
         say(f"{one.outcome}: {judged(found, one)}")
     drifts = [drift(found, one) for segment in found.segments for one in segment.drifts]

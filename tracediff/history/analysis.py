@@ -510,13 +510,13 @@ def _standing(column: _Column, inside: list[Change], family: int) -> Standing:
     return Standing(
         measure=column.name,
         unit=column.measure.unit,
+        level=mean,
         baseline=base,
         delta=None if base is None else mean - base,
         low=None if base is None else low - base,
         high=None if base is None else high - base,
         points=len(values) - first,
         last=float(values[-1]),
-        last_delta=float(values[-1] - values[-2]) if len(values) > 1 else None,
         stands_out=alone.delta if alone is not None and alone.p <= changes.ALPHA else None,
     )
 

@@ -9,7 +9,7 @@ import msgspec
 from tracediff.history.points import Program
 from tracediff.model import Tool
 
-HISTORY_VERSION = 1
+HISTORY_VERSION = 2
 
 Basis = Literal["pinned", "value"]
 Apart = Literal["", "side_branch", "unreachable"]
@@ -83,17 +83,17 @@ class DriftFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a measure stands: against the pinned baseline since the last change of level (`points`), and against the point before."""
+    """Where a measure stands: the level of the `points` since its last change, less the pinned baseline; and the newest point."""
 
     measure: str
     unit: str
+    level: float  # mean of these points
     baseline: float | None  # of the pinned program; None without one
     delta: float | None
     low: float | None
     high: float | None
     points: int
     last: float
-    last_delta: float | None  # the newest point less the one before
     stands_out: float | None = None  # by how much the newest point alone is beyond its level
 
 

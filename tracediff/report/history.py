@@ -11,10 +11,10 @@ import msgspec
 from markupsafe import Markup
 from rich.console import Console
 
-from tracediff.comparison.measures import PHASE, STEP
+from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
-from tracediff.history.policy import FEW, Judged
-from tracediff.report import document, templates, units
+from tracediff.history.policy import FEW, Judged, exit_code
+from tracediff.report import document, names, templates, units
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -35,6 +35,7 @@ from tracediff.report.markdown import report_link
 from tracediff.report.page import Page, helpers, render
 
 _PHASE = re.compile(rf"({PHASE})(?:\.|\Z)")
+_ONLY = Measure(STEP, STEP).text
 _COMMIT = 10  # letters
 _NAME = 70
 _SOME = 5
@@ -64,6 +65,14 @@ def size(delta: float, base: float, unit: str) -> str:
     """A difference and what part of its base that is: `+13.9 us (+2.2 %)`."""
     part = units.change(delta, base)
     return signed(delta, unit) + (f" ({part})" if part else "")
+
+
+def called(measure: str) -> str:
+    """A measure as reports name it: steps without labels are of no phase, and C++ signatures are shortened."""
+    if measure == _ONLY:
+        return say("only_step")
+    phase, kernel, signature = measure.partition(f"{KERNEL}:")
+    return shorten(f"{phase}{kernel}{names.short(signature)}" if kernel else measure, _NAME)
 
 
 def commit(point: PointRow) -> str:
@@ -100,7 +109,7 @@ def causes(found: ChangeFound | DriftFound, segment: Segment) -> list[str]:
 
 def _cause(one: CauseChange) -> str:
     """New or gone instead of a part of nothing."""
-    slots = {"name": shorten(one.measure, _NAME), "size": signed(one.delta, one.unit)}
+    slots = {"name": called(one.measure), "size": signed(one.delta, one.unit)}
     if not one.before:
         return say("cause_new", **slots)
     return (
@@ -147,7 +156,7 @@ def drift(history: History, one: DriftFound) -> str:
     """A drift in a sentence."""
     weeks = one.days / 7
     slots = {
-        "measure": one.measure,
+        "measure": called(one.measure),
         "size": _drifted(one),
         "part": units.percent(abs(one.total), one.level - one.total / 2).removeprefix("+"),
         "first": commit(history.points[one.first]),
@@ -185,7 +194,7 @@ def headline(history: History) -> str:
 
 def _changed(history: History, segment: Segment, one: ChangeFound) -> str:
     slots = {
-        "measure": one.measure,
+        "measure": called(one.measure),
         "percent": units.change(one.delta, one.before).lstrip("+-"),
         "word": direction(one),
         "size": signed(one.delta, one.unit),
@@ -207,8 +216,8 @@ def name(segment: Segment) -> str:
     driver = segment.machine.get("driver", "?")
     driver = "" if driver == "?" else f", driver {driver}"
     program = f"{segment.program.name}, " if segment.program.name else ""
-    phases = ", ".join(segment.program.phases)
-    return f"{program}{gpus}{driver}; {segment.program.steps} steps ({phases})"
+    phases = "" if segment.program.phases == (STEP,) else f": {', '.join(segment.program.phases)}"
+    return f"{program}{gpus}{driver}; steps ({segment.program.steps}){phases}"
 
 
 def differences(history: History) -> list[str]:
@@ -268,6 +277,12 @@ def _some(names: Sequence[str]) -> str:
     return say("and_more", names=shown, count=f"{len(names) - _SOME}") if len(names) > _SOME else shown
 
 
+def outcome(history: History, said: Sequence[Judged]) -> str:
+    """Whether the newest point passes `history check`, in a sentence."""
+    pattern = {0: "check_passed", 3: "check_failed", 4: "check_unsure"}[exit_code(said)]
+    return say(pattern, point=commit(history.points[max(one.points[-1] for one in history.segments)]))
+
+
 def judged(history: History, one: Judged) -> str:
     """What `history check` says of one reason, and of which segment unless it is the newest."""
     segment = (one.before or one).segment
@@ -278,10 +293,9 @@ def _reason(history: History, one: Judged) -> str:
     change, standing = one.change, one.standing
     if one.reason == "change" and change is not None:
         parts = ["", *causes(change, history.segments[one.segment])[:3]]
-        sized = size(change.delta, change.before, change.unit)
         slots = {
-            "measure": f"{one.measure}",
-            "size": sized,
+            "measure": called(one.measure),
+            "size": size(change.delta, change.before, change.unit),
             "between": between(history, change),
             "p": certainty(change.p),
         }
@@ -290,7 +304,7 @@ def _reason(history: History, one: Judged) -> str:
         )
     if one.reason == "stands_out" and standing is not None and standing.stands_out is not None:
         beyond = size(standing.stands_out, standing.last - standing.stands_out, standing.unit)
-        return say("judged_stands_out", measure=f"{one.measure}", size=beyond)
+        return say("judged_stands_out", measure=called(one.measure), size=beyond)
     if one.reason == "new_segment" and one.before is not None:
         unlike = _unlike(history.segments[one.segment], history.segments[one.before.segment])
         return say(
@@ -302,7 +316,7 @@ def _reason(history: History, one: Judged) -> str:
     if one.reason == "no_points":
         return say("judged_no_points")
     if one.reason == "no_measure":
-        return say("judged_no_measure", gate=f"{one.gate}", measure=f"{one.measure}")
+        return say("judged_no_measure", gate=f"{one.gate}", measure=called(one.measure))
     if (
         one.reason == "no_pinned"
         or standing is None
@@ -329,7 +343,7 @@ def _reason(history: History, one: Judged) -> str:
 def _change(history: History, segment: Segment, one: ChangeFound) -> Section:
     """A change of level, what it is made of, and what to open."""
     sized = Cell(
-        f"{shorten(one.measure, _NAME)} {size(one.delta, one.before, one.unit)}",
+        f"{called(one.measure)} {size(one.delta, one.before, one.unit)}",
         tone="slower" if one.delta > 0 else "faster",
     )
     said: list[Block] = [Line([sized, f" {between(history, one)}, {certainty(one.p)}"])]
@@ -376,18 +390,24 @@ def _standing(segment: Segment) -> list[Block]:
 
 def _standing_row(one: Standing) -> list[str]:
     """A row of the table of where measures stand."""
-    against = ["", "", ""]
+    base, *against = "", "", ""
     if one.baseline is not None and one.delta is not None and one.low is not None and one.high is not None:
+        base = amount(one.baseline, one.unit)
         against = [
-            amount(one.baseline, one.unit),
             size(one.delta, one.baseline, one.unit),
             f"{signed(one.low, one.unit)} to {signed(one.high, one.unit)}",
         ]
-    last = "" if one.last_delta is None else signed(one.last_delta, one.unit)
-    return [shorten(one.measure, _NAME), amount(one.last, one.unit), last, *against, str(one.points)]
+    return [
+        called(one.measure),
+        base,
+        amount(one.level, one.unit),
+        *against,
+        str(one.points),
+        amount(one.last, one.unit),
+    ]
 
 
-_STANDING = ("measure", "newest", "from the last", "pinned", "since pinned", "95 % CI", "points")
+_STANDING = ("measure", "pinned", "level", "since pinned", "95 % CI", "points", "newest")
 
 
 def markdown(history: History) -> str:
@@ -507,7 +527,8 @@ _TERMS = (
     ("change of level", "The points after it differ from those before it beyond chance: tests over all places and all series share 5 % of false alarms per history."),
     ("causes", "What differs at the same point, the largest first."),
     ("not measured", "Commits between the last point before a change and the first after it: any of them may be the cause. tracediff bisect finds which."),
-    ("since pinned", "Mean of the points since the last change of level, less the pinned baseline, which was measured with each of them."),
+    ("level", "Mean of the points since the last change of level, a lone odd one drawn to its neighbours. The newest point alone may be an odd run."),
+    ("since pinned", "The level less the pinned baseline, which was measured with each point."),
     ("curves", "With a pinned baseline: its mean over all points, plus each point's own difference to it, so that a slow day of the machine does not show. Else as measured."),
     ("slow drift", "A slope that all levels share. No single step shows it."),
     ("segment", "Points of one program, machine and configuration. Points of two segments are never compared."),
