@@ -151,7 +151,7 @@ def test_a_real_export_is_scrubbed_and_stays_the_same(
 
 
 def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
-    """What nsys itself writes as Parquet and as Arrow, against its SQLite without what it does not write there."""
+    """What nsys itself writes as Parquet, against its SQLite without what it does not write there."""
     run(
         "capture",
         plan(tmp_path, "--gc-every 2"),
@@ -166,7 +166,7 @@ def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
     reports = sorted((tmp_path / "b").rglob("*.nsys-rep"))
     assert len(reports) == 2
     found = {}
-    for form in ("sqlite", "parquetdir", "arrowdir"):
+    for form in ("sqlite", "parquetdir"):
         sides = [tmp_path / form / str(side) / "run" for side, _ in enumerate(reports)]
         for report, side in zip(reports, sides, strict=True):
             side.parent.mkdir(parents=True)
@@ -181,7 +181,6 @@ def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
         found[form] = {name: part for name, part in json.loads(out.read_text()).items() if name != "inputs"}
     assert found["sqlite"]["accounting"]["delta"]["gc"] > 0
     assert found["parquetdir"] == found["sqlite"]
-    assert found["arrowdir"] == found["sqlite"]
 
 
 def test_a_report_gives_the_same_bytes_as_parquet_and_as_sqlite(tmp_path: Path) -> None:

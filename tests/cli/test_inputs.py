@@ -102,13 +102,12 @@ def test_rows_of_tables_whose_column_is_the_row_number(tmp_path):
     assert {table["name"]: table["rows"] for table in one["contents"]["tables"]}["ENUM_ODD"] == 2
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_folder_of_tables_says_what_its_sqlite_says(form, tmp_path):
+def test_a_folder_of_tables_says_what_its_sqlite_says(tmp_path):
     trace = two_steps()
     export = trace.write(tmp_path / "run.sqlite")
     (one,), _ = said(export)
-    (other,), _ = said(to_folder(export, tmp_path / "tables", form))
-    assert other["kind"] == {"parquet": "parquetdir", "arrow": "arrowdir"}[form]
+    (other,), _ = said(to_folder(export, tmp_path / "tables"))
+    assert other["kind"] == "parquetdir"
     left_out = ("tables", "graph_mode")  # META_DATA_CAPTURE is not written there
     a, b = ({k: v for k, v in x["contents"].items() if k not in left_out} for x in (one, other))
     assert a == b
@@ -265,7 +264,7 @@ def test_nothing_private_is_told(tmp_path):
         db.execute("INSERT INTO PROCESSES (name) VALUES ('/home/somebody/run.sh')")
     db.close()
     assert b"hunter2" in path.read_bytes()
-    for source in (path, to_folder(path, tmp_path / "tables"), to_folder(path, tmp_path / "arrow", "arrow")):
+    for source in (path, to_folder(path, tmp_path / "tables")):
         done = CliRunner().invoke(cli, ["inputs", str(source), "--json"], catch_exceptions=False)
         text = CliRunner().invoke(cli, ["inputs", str(source), "--tables"], catch_exceptions=False)
         assert done.exit_code == text.exit_code == 0

@@ -1,4 +1,4 @@
-"""Folders of Parquet and Arrow files: the numbers of the SQLite export of the same report, and clear words of what is wrong."""
+"""Folders of Parquet files: the numbers of the SQLite export of the same report, and clear words of what is wrong."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import sqlite3
 import msgspec
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from fixtures.builders import two_steps
 from fixtures.builders.columnar import to_folder, write
 from tests.tiny import CAPTURES, FIXTURES, one_gap
-from tracediff.cli.main import cli
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
 from tracediff.execution.run import reduce_file
@@ -25,7 +23,6 @@ from tracediff.formats.inputs import resolve
 from tracediff.request import CompareRequest
 from tracediff.session import compare_request
 
-FORMS = ("parquet", "arrow")
 READING = Reading(threads=1)
 PAIRS = {
     "graph": ("demo/graph_a/graph_a1.sqlite.xz", "demo/graph_gc/graph_gc.sqlite.xz"),
@@ -50,8 +47,8 @@ def plain(source, to):
     return without_capture_options(to)
 
 
-def folder_of(tmp_path, trace=None, form="parquet", name="run_pqtdir"):
-    return to_folder((trace or two_steps()).write(tmp_path / "trace.sqlite"), tmp_path / name, form)
+def folder_of(tmp_path, trace=None, name="run_pqtdir"):
+    return to_folder((trace or two_steps()).write(tmp_path / "trace.sqlite"), tmp_path / name)
 
 
 def numbers(baseline, candidate):
@@ -76,15 +73,14 @@ def _dicts(value):
     return [*inner, {key: part for key, part in value.items() if not isinstance(part, list | dict)}]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_folder_gives_the_result_of_its_sqlite_export(pair, form, tmp_path):
+def test_a_folder_gives_the_result_of_its_sqlite_export(pair, tmp_path):
     """Both are called the same: a name in a warning is a name in the other."""
     folders, files = [], []
     for side, name in zip("ab", PAIRS[pair], strict=True):
         export = plain(FIXTURES / name, tmp_path / "plain" / side / "run.sqlite")
         files.append(export)
-        folders.append(to_folder(export, tmp_path / "tables" / side / "run.sqlite", form))
+        folders.append(to_folder(export, tmp_path / "tables" / side / "run.sqlite"))
     one, two = numbers(*files), numbers(*folders)
     assert one[0] == two[0]
     assert one[1] == two[1]
@@ -94,11 +90,10 @@ def test_a_folder_gives_the_result_of_its_sqlite_export(pair, form, tmp_path):
 def test_the_reductions_are_equal_to_the_last_row(tmp_path):
     export = plain(CAPTURES["graph_a1"], tmp_path / "run.sqlite")
     want = reduce_file(export, READING)
-    for form in FORMS:
-        got = reduce_file(to_folder(export, tmp_path / form, form), READING)
-        assert want.periods.height > 20
-        for name in ("periods", "ranges"):
-            assert getattr(got, name).equals(getattr(want, name)), name
+    got = reduce_file(to_folder(export, tmp_path / "tables"), READING)
+    assert want.periods.height > 20
+    for name in ("periods", "ranges"):
+        assert getattr(got, name).equals(getattr(want, name)), name
 
 
 def test_ids_of_64_bits_are_those_of_sqlite(tmp_path):
@@ -113,12 +108,11 @@ def test_ids_of_64_bits_are_those_of_sqlite(tmp_path):
     want = load_capture(export, tmp_path)
     tids = want.db.execute("SELECT DISTINCT tid FROM api_call").fetchall()
     assert all(tid < 0 for (tid,) in tids)
-    for form in FORMS:
-        got = load_capture(to_folder(export, tmp_path / form, form), tmp_path)
-        for table in ("api_call", "range", "thread", "op_row", "op_key", "device"):
-            query = f"SELECT * FROM {table} ORDER BY ALL"
-            assert got.db.execute(query).fetchall() == want.db.execute(query).fetchall(), table
-        got.close()
+    got = load_capture(to_folder(export, tmp_path / "tables"), tmp_path)
+    for table in ("api_call", "range", "thread", "op_row", "op_key", "device"):
+        query = f"SELECT * FROM {table} ORDER BY ALL"
+        assert got.db.execute(query).fetchall() == want.db.execute(query).fetchall(), table
+    got.close()
     want.close()
 
 
@@ -132,9 +126,8 @@ def test_a_folder_says_what_it_holds(tmp_path):
         capture.close()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_nothing_is_left_in_the_scratch_folder_and_nothing_written_beside_the_input(form, tmp_path):
-    folder = folder_of(tmp_path, form=form)
+def test_nothing_is_left_in_the_scratch_folder_and_nothing_written_beside_the_input(tmp_path):
+    folder = folder_of(tmp_path)
     before = sorted(path.name for path in folder.iterdir())
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -144,9 +137,8 @@ def test_nothing_is_left_in_the_scratch_folder_and_nothing_written_beside_the_in
 
 
 @pytest.mark.parametrize("name", ["run [1]_pqtdir", "rank=0", "what?*", "it's"])
-@pytest.mark.parametrize("form", FORMS)
-def test_names_that_mean_something_to_a_database(name, form, tmp_path):
-    reduction = reduce_file(folder_of(tmp_path, form=form, name=name), READING)
+def test_names_that_mean_something_to_a_database(name, tmp_path):
+    reduction = reduce_file(folder_of(tmp_path, name=name), READING)
     assert reduction.periods["kernels" if "kernels" in reduction.periods.columns else "compute"].sum() > 0
 
 
@@ -157,9 +149,9 @@ def runs(side) -> dict[str, list[str]]:
     return {run.name: [file.name for file in run.files] for run in side.runs}
 
 
-def mark(folder, form="parquet"):
+def mark(folder):
     folder.mkdir(parents=True)
-    (folder / f"StringIds.{form}").touch()
+    (folder / "StringIds.parquet").touch()
     return folder
 
 
@@ -167,7 +159,6 @@ def mark(folder, form="parquet"):
     ("name", "label"),
     [
         ("before_pqtdir", "before"),
-        ("before_arwdir", "before"),
         ("before.parquetdir", "before"),
         ("tables", "tables"),
     ],
@@ -205,7 +196,7 @@ def test_a_folder_of_other_parquet_files_is_no_export(tmp_path):
     assert refused.value.slug == "empty-folder"
 
 
-@pytest.mark.parametrize("other", ["StringIds.arrow", "run.sqlite"])
+@pytest.mark.parametrize("other", ["run.sqlite"])
 def test_two_exports_in_one_folder(other, tmp_path):
     (mark(tmp_path / "run_pqtdir") / other).touch()
     with pytest.raises(TracediffError) as refused:
@@ -223,24 +214,22 @@ def refusal(folder, scratch) -> TracediffError:
     return refused.value
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kept", [0, 3, 200, -1, -8])
-def test_a_file_cut_short(form, kept, tmp_path):
-    folder = folder_of(tmp_path, form=form)
-    path = folder / f"NVTX_EVENTS.{form}"
+def test_a_file_cut_short(kept, tmp_path):
+    folder = folder_of(tmp_path)
+    path = folder / "NVTX_EVENTS.parquet"
     path.write_bytes(path.read_bytes()[:kept])
     error = refusal(folder, tmp_path)
     assert error.slug == ("empty-file" if kept == 0 else error.slug)
     assert error.slug in ("empty-file", "truncated", "not-parquet")
-    assert f"NVTX_EVENTS.{form}" in error.message
+    assert "NVTX_EVENTS.parquet" in error.message
     assert str(tmp_path) not in str(error)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_damaged_file_never_ends_in_a_traceback(form, tmp_path):
+def test_a_damaged_file_never_ends_in_a_traceback(tmp_path):
     """Every 200th byte of a file turned around, one at a time: refused in words, or harmless."""
-    folder = folder_of(tmp_path, form=form)
-    path = folder / f"CUPTI_ACTIVITY_KIND_KERNEL.{form}"
+    folder = folder_of(tmp_path)
+    path = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     whole = path.read_bytes()
     refused = 0
     for place in range(0, len(whole), 200):
@@ -259,20 +248,18 @@ def test_a_text_file_of_that_name(tmp_path):
     assert refusal(folder, tmp_path).slug == "not-parquet"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_names_that_were_left_behind(form, tmp_path):
-    folder = folder_of(tmp_path, form=form)
-    (folder / f"StringIds.{form}").unlink()
+def test_names_that_were_left_behind(tmp_path):
+    folder = folder_of(tmp_path)
+    (folder / "StringIds.parquet").unlink()
     error = refusal(folder, tmp_path)
     assert error.slug == "table-missing"
     assert "StringIds" in error.message
 
 
 @pytest.mark.parametrize("kind", ["link to nothing", "link to a device", "pipe", "folder"])
-@pytest.mark.parametrize("form", FORMS)
-def test_a_table_that_is_no_file_is_not_taken_for_not_recorded(form, kind, tmp_path):
-    folder = folder_of(tmp_path, form=form)
-    table = folder / f"CUPTI_ACTIVITY_KIND_MEMCPY.{form}"
+def test_a_table_that_is_no_file_is_not_taken_for_not_recorded(kind, tmp_path):
+    folder = folder_of(tmp_path)
+    table = folder / "CUPTI_ACTIVITY_KIND_MEMCPY.parquet"
     table.unlink()
     if kind == "pipe":
         os.mkfifo(table)
@@ -284,10 +271,9 @@ def test_a_table_that_is_no_file_is_not_taken_for_not_recorded(form, kind, tmp_p
     assert error.slug == "table-missing" and table.name in error.message
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_missing_kind_of_trace_is_not_captured(form, tmp_path):
-    folder = folder_of(tmp_path, form=form)
-    (folder / f"NVTX_EVENTS.{form}").unlink()
+def test_a_missing_kind_of_trace_is_not_captured(tmp_path):
+    folder = folder_of(tmp_path)
+    (folder / "NVTX_EVENTS.parquet").unlink()
     capture = load_capture(folder, tmp_path)
     assert capture.coverage["nvtx"] == "not_captured"
     assert capture.coverage["kernels"] == "captured"
@@ -318,11 +304,13 @@ def test_the_cache_knows_a_folder_by_its_content(tmp_path):
     assert cache.key_of(again, READING) != first
 
 
-def test_scrub_takes_no_arrow(tmp_path):
-    done = CliRunner().invoke(cli, ["scrub", str(folder_of(tmp_path, form="arrow")), str(tmp_path / "out")])
-    assert isinstance(done.exception, TracediffError)
-    assert done.exception.slug == "scrub-folder"
-    assert not (tmp_path / "out").exists()
+def test_the_same_tables_as_arrow_files_are_refused(tmp_path):
+    folder = folder_of(tmp_path)
+    for path in folder.iterdir():
+        path.rename(path.with_suffix(".arrow"))
+    with pytest.raises(TracediffError, match="--type parquetdir") as refused:
+        resolve(str(folder))
+    assert refused.value.slug == "arrow-folder" and folder.name in refused.value.message
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ DAMAGE = {
 COLUMNS = {
     table: [column for column in READ[table] if f"{column} " in columns] for table, columns in TABLES.items()
 }
-FORMS = ("parquet", "arrow")
 MARKER = "not-a-byte-of-UTF-8"
 
 
@@ -129,14 +128,13 @@ IN_FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["name", "value"])
-def test_metadata_of_a_folder_that_is_not_utf_8(kind: str, form: str, tmp_path):
+def test_metadata_of_a_folder_that_is_not_utf_8(kind: str, tmp_path):
     """What is no value of a name and a value is a name: of a GPU, of a metric."""
     path = with_metadata(written(tmp_path), *TABLES)
     damaged = [(table, column) for table, column in IN_FOLDERS if (column == "value") == (kind == "value")]
     edit(path, *(f"UPDATE {table} SET {column} = '{MARKER}'" for table, column in damaged))
-    reduction = reduce(with_bytes(to_folder(path, tmp_path / "run", form), BAD))
+    reduction = reduce(with_bytes(to_folder(path, tmp_path / "run"), BAD))
     assert spent(reduction) == TWO_STEPS
     assert reduction.warnings == []
 
@@ -163,7 +161,7 @@ def test_names_that_are_not_utf_8(inline: bool, tmp_path, capture_of):
         sqlite3.connect(path).execute(f"SELECT count(*) FROM NVTX_EVENTS WHERE text = '{MARKER}'").fetchone()
     )
     assert held == (int(inline),)
-    folder = with_bytes(to_folder(path, tmp_path / "run", "parquet"), BAD)
+    folder = with_bytes(to_folder(path, tmp_path / "run"), BAD)
     with pytest.raises(
         TracediffError, match=f"{table} is damaged, or holds names that are not UTF-8"
     ) as refused:

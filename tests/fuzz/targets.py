@@ -258,7 +258,7 @@ def _as_form(path: Path, form: str, damage: list[list[object]]) -> Path:
         return packed
     if form != "sqlite":
         try:
-            folder = columnar.to_folder(path, path.with_name("changed_pqtdir"), form)
+            folder = columnar.to_folder(path, path.with_name("changed_pqtdir"))
         except (sqlite3.Error, TypeError, pl.exceptions.PolarsError, OverflowError, UnicodeDecodeError):
             return path  # no rows that a table could hold
         for where, what, table in damage:
@@ -752,7 +752,6 @@ TARGETS: dict[str, Target] = {
     "bytes": Target(recipes("tiny", *CAPTURES), of_exports(mutations.BYTES), export, _SLOW),
     "packed": Target(lambda: [*recipes("tiny", **{"as": "xz"})(), *recipes("tiny", **{"as": "gz"})(), *recipes("tiny", **{"as": "zst"})()], partial(other_damage, mutations.ROWS), export, _SLOW),
     "parquet": Target(recipes("tiny", "mpi", **{"as": "parquet"}), partial(other_damage, mutations.ROWS), export, _SLOW),
-    "arrow": Target(recipes("tiny", "mpi", **{"as": "arrow"}), partial(other_damage, mutations.ROWS), export, _SLOW),
     "unpack": Target(_arbitrary_packed, wrong_bytes, of_command("show", "FILE", "-q", suffix=".sqlite.xz")),
     "torch": Target(lambda: [_torch(), _real_torch(), gzip.compress(_torch())], bytes_or(other_values), torch),
     "manifest": Target(_manifest, bytes_or(other_values), manifest),

@@ -124,14 +124,8 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
     truncated, not-nsys, scrub-changed-rows. After an error nothing is left behind and `target` is as it was.
     """
     report = ScrubReport()
-    form = columnar.form_of(source)
-    if form == columnar.ARROW:
-        raise TracediffError(
-            "scrub-folder",
-            f"{source.resolve().name} is a folder of Arrow files: exports in SQLite and in Parquet are scrubbed",
-            fix="nsys export --type parquetdir REPORT.nsys-rep, and scrub that",
-        )
-    if form and target.suffix not in (".sqlite", ".xz"):
+    folder_of_tables = columnar.is_folder(source)
+    if folder_of_tables and target.suffix not in (".sqlite", ".xz"):
         raise TracediffError(
             "scrub-folder",
             f"{target.name}: of a folder of Parquet files a SQLite file is made",

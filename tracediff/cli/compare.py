@@ -43,7 +43,7 @@ Exit status: 0 done, 1 error, 2 usage, 3 a gate failed, 4 not comparable, or a g
 def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
     """Compare BASELINE with CANDIDATE: what changed in the time of a step, and why.
 
-    Each side is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
+    Each side is an nsys export (.sqlite, .sqlite.xz, parquetdir), a report (.nsys-rep, with nsys at hand), or a
     trace of torch.profiler (.json, .json.gz). A folder of these is a side with repeats, and so is a quoted pattern
     ('new_*.sqlite'). label=PATH names a side. A bundle of `tracediff capture` holds both sides and stands alone.
 

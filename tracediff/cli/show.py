@@ -27,7 +27,7 @@ Exit status: 0 done, 1 error, 2 usage.
 def show(request: ShowRequest, output: Output) -> None:
     """Show what is in the time of a step of CAPTURE: GPU work, and what the GPU waited for.
 
-    CAPTURE is an nsys export (.sqlite, .sqlite.xz, parquetdir, arrowdir), a report (.nsys-rep, with nsys at hand), or a
+    CAPTURE is an nsys export (.sqlite, .sqlite.xz, parquetdir), a report (.nsys-rep, with nsys at hand), or a
     trace of torch.profiler (.json, .json.gz). A folder of these holds repeated runs. label=PATH names it.
     """
     from tracediff.session import show_request

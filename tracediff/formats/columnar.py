@@ -1,23 +1,22 @@
-"""A folder of Parquet or Arrow files, one a table: what `nsys export --type parquetdir` and `--type arrowdir` write.
+"""A folder of Parquet files, one a table: what `nsys export --type parquetdir` writes.
 
 Seen with nsys 2023.4.4: the tables and columns of the SQLite export of the same report, a file a table, rows in the same
-order, in row groups (record batches) of 2048, Arrow as IPC streams. What differs:
+order, in row groups of 2048. What differs:
 
 - ids, sizes and handles are unsigned (UINT64), where SQLite knows signed numbers only; the same bits are read
 - numbers of 32 bits are INT32 or, if unsigned, INT64; floatValue is FLOAT; isDiscrete and isGreenContext are BOOLEAN
 - enumerations are numbers, explained by ENUM_ tables, as in SQLite; what has no value is null
 - a kind that was not recorded has no file, with --lazy=false one without rows
 - META_DATA_CAPTURE (how was recorded) is not written
-- a folder not named with -o is called REPORT_pqtdir or REPORT_arwdir
+- a folder not named with -o is called REPORT_pqtdir
 
-Parquet is read where it lies; Arrow becomes Parquet in a scratch folder, table by table.
+The same tables as Arrow files (`--type arrowdir`) are refused: every nsys that writes these writes Parquet as well.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -25,11 +24,10 @@ import duckdb
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import connect, identifier, quoted
-from tracediff.formats.schema import MARKS, METADATA, READ, Schema, version_of
+from tracediff.formats.schema import MARKS, READ, Schema, version_of
 
-PARQUET, ARROW = "parquetdir", "arrowdir"
-FORMS = {".parquet": PARQUET, ".arrow": ARROW}
-_STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+SUFFIX = ".parquet"
+_AGAIN = "export it again: nsys export --type parquetdir --force-overwrite true REPORT.nsys-rep"
 # A row of nsys takes 10 bytes or more: where many are alike, a few bytes can stand for as many as one likes.
 _ROWS, _ROWS_PER_BYTE = 1_000_000, 4
 _GLOB = frozenset("*?[]{}")
@@ -37,21 +35,19 @@ _GLOB = frozenset("*?[]{}")
 _NAMED = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
 
-def form_of(folder: Path) -> str | None:
-    """'parquetdir' or 'arrowdir' where a folder holds tables of an nsys export as files, None elsewhere.
+def is_folder(folder: Path) -> bool:
+    """Whether a folder holds tables of an nsys export as Parquet files.
 
-    Raises `TracediffError`: mixed-folder, where it holds both.
+    Raises `TracediffError`: arrow-folder, where it holds them as Arrow files.
     """
     if not folder.is_dir():
-        return None
-    found = {FORMS[path.suffix] for path in folder.iterdir() if path.suffix in FORMS and path.stem in MARKS}
-    if len(found) > 1:
+        return False
+    found = {path.suffix for path in folder.iterdir() if path.stem in MARKS}
+    if ".arrow" in found:
         raise TracediffError(
-            "mixed-folder",
-            f"{folder.resolve().name or '/'} holds tables as Parquet and as Arrow files: two exports in one folder",
-            fix="give each export a folder of its own",
+            "arrow-folder", f"{folder.resolve().name or '/'} holds tables as Arrow files", fix=_AGAIN
         )
-    return found.pop() if found else None
+    return SUFFIX in found
 
 
 def tables(folder: Path) -> dict[str, Path]:
@@ -59,7 +55,7 @@ def tables(folder: Path) -> dict[str, Path]:
 
     Raises `TracediffError`: table-missing, where one is a link to nothing, a device or a pipe.
     """
-    found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in FORMS}
+    found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == SUFFIX}
     for table, path in found.items():
         if not path.is_file():
             raise TracediffError(
@@ -83,20 +79,10 @@ def size(export: Path) -> int:
 
 
 def row_count(path: Path) -> int:
-    """Rows of a table's file, without reading them: what a Parquet file says at its end; of an Arrow stream, counted.
-
-    Raises OSError and polars' errors where the file is damaged.
-    """
+    """Rows of a table's file, which it says at its end. Raises OSError and polars' errors where it is damaged."""
     import polars as pl
 
-    if path.suffix == ".parquet":
-        return int(
-            pl.scan_parquet(path, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
-        )
-    with path.open("rb") as file:
-        first = pl.read_ipc_stream(file, n_rows=0).columns[:1]
-        file.seek(0)
-        return pl.read_ipc_stream(file, columns=first).height
+    return int(pl.scan_parquet(path, glob=False, hive_partitioning=False).select(pl.len()).collect().item())
 
 
 def fingerprint(folder: Path, of_file: dict[str, str]) -> str:
@@ -106,53 +92,13 @@ def fingerprint(folder: Path, of_file: dict[str, str]) -> str:
 
 
 def prepare(folder: Path, scratch: Path) -> Path:
-    """A folder of Parquet files: `folder` itself, or one made in `scratch`.
-
-    Raises `TracediffError`: mixed-folder, empty-file, truncated, disk-full.
-    """
-    form, found = form_of(folder), tables(folder)
-    if form == PARQUET and not _GLOB & set(str(folder.resolve())):
+    """The folder itself, or one of links in `scratch` where DuckDB would take its path, as of `run [1]`, for a pattern."""
+    if not _GLOB & set(str(folder.resolve())):
         return folder
     scratch.mkdir(parents=True, exist_ok=True)
-    for table, path in found.items():
-        to = scratch / f"{table}.parquet"
-        if form == PARQUET:  # DuckDB takes [1] in a path for a pattern
-            to.symlink_to(path.resolve())
-        elif table in READ:
-            _arrow_to_parquet(path, to, folder)
-        elif not _GLOB & set(table):
-            to.touch()
+    for table, path in tables(folder).items():
+        (scratch / f"{table}{SUFFIX}").symlink_to(path.resolve())
     return scratch
-
-
-def _arrow_to_parquet(path: Path, to: Path, folder: Path) -> None:
-    """The columns that are read of one table. One table at a time is in memory."""
-    name = folder.resolve().name or "/"
-    _not_empty(path, name)
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - len(_STREAM_END), 0))
-        if file.read() != _STREAM_END:
-            raise _cut_short(path, name, "its stream has no end")
-    import polars as pl  # not for a file that is none
-
-    spelled = {column.lower() for column in READ[path.stem]}
-    try:
-        with path.open("rb") as file:
-            there = pl.read_ipc_stream(file, n_rows=0).columns
-            file.seek(0)
-            wanted = [column for column in there if column.lower() in spelled]
-            rows = pl.read_ipc_stream(file, columns=wanted)
-        rows.write_parquet(to, compression="uncompressed", row_group_size=1 << 17, statistics=False)
-    except OSError as error:
-        raise TracediffError(
-            "disk-full",
-            f"{name}/{path.name} could not be unpacked: {error}",
-            fix="set TMPDIR to a folder with space",
-        ) from error
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        if path.stem in METADATA and "utf8" in str(error):
-            return  # the environment of the traced program, or the like: the export is read without
-        raise _cut_short(path, name, str(error)) from error
 
 
 def check(folder: Path, name: str) -> None:
@@ -160,17 +106,19 @@ def check(folder: Path, name: str) -> None:
 
     Raises `TracediffError`: empty-file, not-parquet, truncated, too-many.
     """
+    import polars as pl  # not for a file that is none
+
     for _, path in content(folder):
         _check_ends(path, name)
         try:
-            rows, size = declared_rows(path), path.stat().st_size
-        except ValueError as error:
+            rows, size = row_count(path), path.stat().st_size
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise _cut_short(path, name, str(error)) from error
         if rows > _ROWS + size * _ROWS_PER_BYTE:
             raise TracediffError(
                 "too-many",
                 f"{name}/{path.name} says that it holds {rows:,} rows in {size:,} bytes",
-                fix=_again(PARQUET),
+                fix=_AGAIN,
             )
 
 
@@ -285,120 +233,23 @@ def _version(db: duckdb.DuckDBPyConnection, relations: dict[str, str]) -> str:
 
 def _check_ends(path: Path, name: str) -> None:
     """Both ends of a Parquet file say PAR1; a file cut short lacks the last, which is written at the very end."""
-    _not_empty(path, name)
+    if path.stat().st_size == 0:
+        raise TracediffError("empty-file", f"{name}/{path.name} is empty (0 bytes)", fix=_AGAIN)
     with path.open("rb") as file:
         head = file.read(4)
         file.seek(max(path.stat().st_size - 4, 0))
         tail = file.read(4)
     if head != b"PAR1":
-        raise TracediffError("not-parquet", f"{name}/{path.name} is not a Parquet file", fix=_again(PARQUET))
+        raise TracediffError("not-parquet", f"{name}/{path.name} is not a Parquet file", fix=_AGAIN)
     if tail != b"PAR1":
         raise _cut_short(path, name, "its end is missing")
 
 
-def _not_empty(path: Path, name: str) -> None:
-    if path.stat().st_size == 0:
-        again = _again(FORMS[path.suffix])
-        raise TracediffError("empty-file", f"{name}/{path.name} is empty (0 bytes)", fix=again)
-
-
 def _cut_short(path: Path, name: str, why: str) -> TracediffError:
     why = why.splitlines()[0].replace(str(path), path.name)
-    again = _again(FORMS[path.suffix])
-    return TracediffError("truncated", f"{name}/{path.name} is cut short or damaged: {why}", fix=again)
+    return TracediffError("truncated", f"{name}/{path.name} is cut short or damaged: {why}", fix=_AGAIN)
 
 
 def damaged(name: str, why: str) -> TracediffError:
     """The error of a folder in which a file has whole ends and a broken middle."""
-    return TracediffError("truncated", f"{name} is damaged: {why}", fix=_again(PARQUET))
-
-
-def _again(form: str) -> str:
-    return f"export it again: nsys export --type {form} --force-overwrite true REPORT.nsys-rep"
-
-
-# The metadata at the end of a Parquet file (thrift's compact protocol), as far as it is read without a library: the number of rows.
-
-_NUMBER_OF_ROWS = 3  # field of FileMetaData, see parquet.thrift
-# kinds of values in thrift's compact protocol
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
-
-
-def declared_rows(path: Path) -> int:
-    """How many rows a Parquet file says that it holds. Raises ValueError where its metadata cannot be read; OSError."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 8, 0))
-        length = int.from_bytes(file.read(4), "little")
-        if length > size - 12:
-            raise ValueError("its metadata would be longer than the file")
-        file.seek(size - 8 - length)
-        data = file.read(length)
-    try:
-        return _Footer(data).rows()
-    except (IndexError, RecursionError) as error:
-        raise ValueError("its metadata cannot be read") from error
-
-
-class _Footer:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def rows(self) -> int:
-        """It comes before the row groups, which are most of the metadata."""
-        for field, kind in self._fields():
-            if field == _NUMBER_OF_ROWS:
-                return _unzigzag(self._number())
-            self._skip(kind)
-        raise IndexError
-
-    def _fields(self) -> Iterator[tuple[int, int]]:
-        """Number and kind of each field of a struct that has a value of its own."""
-        field = 0
-        while head := self._take(1)[0]:
-            field = field + (head >> 4) if head >> 4 else _unzigzag(self._number())
-            if head & 15 not in (_TRUE, _FALSE):
-                yield field, head & 15
-
-    def _skip(self, kind: int) -> None:
-        if kind == _STRUCT:
-            for _, inner in self._fields():
-                self._skip(inner)
-        elif kind in (_TRUE, _FALSE, _BYTE):  # of a list: a byte each
-            self._take(1)
-        elif kind == _DOUBLE:
-            self._take(8)
-        elif kind == _BINARY:
-            self._take(self._number())
-        elif kind in (_LIST, _SET):
-            head = self._take(1)[0]
-            for _ in range(self._number() if head >> 4 == 15 else head >> 4):
-                self._skip(head & 15)
-        elif kind == _MAP:
-            size = self._number()
-            kinds = self._take(1)[0] if size else 0
-            for _ in range(size):
-                self._skip(kinds >> 4)
-                self._skip(kinds & 15)
-        else:
-            self._number()
-
-    def _take(self, length: int) -> bytes:
-        found = self._data[self._at : self._at + length]
-        if len(found) < length:
-            raise IndexError
-        self._at += length
-        return found
-
-    def _number(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            byte = self._take(1)[0]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-        raise IndexError
-
-
-def _unzigzag(value: int) -> int:
-    return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
+    return TracediffError("truncated", f"{name} is damaged: {why}", fix=_AGAIN)

@@ -165,9 +165,7 @@ def looked_into(path: Path, scratch: Path) -> Iterator[Seen]:
 
 def _seen(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyConnection) -> Seen:
     schema, _ = nsys_sqlite.load(db, plain, path.name, _STAGES, schema)
-    # of a folder of Arrow files only what is read was unpacked
-    folder = path if path.is_dir() else plain
-    rows = _rows_of_folder(folder) if folder.is_dir() else _rows_of_file(plain, schema)
+    rows = _rows_of_folder(plain) if plain.is_dir() else _rows_of_file(plain, schema)
     return Seen(db, schema, rows, is_trace_name(path))
 
 

@@ -1,7 +1,7 @@
 """Arguments of the command line -> sides and the files of their runs.
 
 FILE            one run
-FOLDER OF TABLES  one run: an export of nsys as Parquet or Arrow files (parquetdir, arrowdir)
+FOLDER OF TABLES  one run: an export of nsys as Parquet files (parquetdir)
 FOLDER          one run per file (or folder of tables); files that differ only in `rank<N>` are the ranks of one run, and so are traces of
                 torch.profiler that say so themselves; beside exports of nsys, .json files are left alone
 FOLDER/…        a folder of folders: one run per subfolder
@@ -119,7 +119,7 @@ def resolve(word: str, other: Path | None = None) -> SideFiles:
             fix=f"compare it alone, or name the runs of one side: '{path.name}/runs/*-candidate-*'",
             exit_code=2,
         )
-    if columnar.form_of(path):
+    if columnar.is_folder(path):
         _no_other_export(path)
         return SideFiles(label, (RunFiles(named.name, (named,)),))
     if not path.is_dir():
@@ -162,7 +162,7 @@ def _named(path: Path) -> Path:
 
 def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
     """The runs of sorted entries of a folder, or of those that a pattern matches."""
-    files = [path for path in entries if (path.is_file() or columnar.form_of(path)) and is_export(path)]
+    files = [path for path in entries if (path.is_file() or columnar.is_folder(path)) and is_export(path)]
     exports = [path for path in files if not is_trace_name(path)]
     files = _without_copies(exports) or files
     if not files:
@@ -380,7 +380,7 @@ def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) 
 def _kind(path: Path, places: Sequence[Path]) -> str:
     """What kind of input of a comparison an entry of a folder is; '' where it is none."""
     try:
-        if path.is_dir() and columnar.form_of(path) is None:
+        if path.is_dir() and not columnar.is_folder(path):
             exports = path not in places and any(map(is_export, islice(path.iterdir(), _LOOKED_INTO)))
             return FOLDER if exports else ""
         return "" if not is_export(path) else TORCH if is_trace_name(path) else NSYS

@@ -54,10 +54,10 @@ def saved_result(command: str) -> Kind:
     )  # fmt: skip
 
 
-def _form(path: Path) -> str | None:
-    from tracediff.formats.columnar import form_of
+def _is_folder(path: Path) -> bool:
+    from tracediff.formats.columnar import is_folder
 
-    return form_of(path)
+    return is_folder(path)
 
 
 def _is_bundle(path: Path, head: bytes) -> bool:
@@ -88,9 +88,7 @@ def register(kinds: Iterable[Kind]) -> None:
 register((
     Kind("bundle", "a bundle of tracediff capture", "tracediff compare FOLDER", _is_bundle),
     Kind("parquetdir", "an export of Nsight Systems (Parquet files)", _TRACE,
-         lambda path, head: _form(path) == "parquetdir", side=True),
-    Kind("arrowdir", "an export of Nsight Systems (Arrow files)", _TRACE,
-         lambda path, head: _form(path) == "arrowdir", side=True),
+         lambda path, head: _is_folder(path), side=True),
     Kind("sqlite", "a SQLite file", _TRACE, lambda path, head: head.startswith(SQLITE), side=True),
     Kind("nsys-report", "a report of Nsight Systems", _TRACE, lambda path, head: head.startswith(NSYS_REPORT), side=True),
     Kind("torch-trace", "a trace of torch.profiler", _TRACE, _is_torch, side=True),
@@ -102,7 +100,7 @@ register((
 def recognise(path: Path) -> Kind | None:
     """What a file or folder is, None where nothing fits.
 
-    Raises `TracediffError`: bad-xz, bad-gzip, truncated, mixed-folder; OSError.
+    Raises `TracediffError`: bad-xz, bad-gzip, truncated, arrow-folder; OSError.
     """
     head = head_of(path)
     return next((kind for kind in _KINDS.values() if kind.fits(path, head)), None)

@@ -144,7 +144,7 @@ def _as_parquet(exporter: Exporter, report: Path, part: Path, timeout_s: float) 
         capture = beside.submit(_capture_records, exporter, report, part, timeout_s)
         done = _export(exporter, report, _PARQUETDIR, made, timeout_s)
         records = capture.result()
-    if done.returncode != 0 or not made.is_dir() or columnar.form_of(made) != columnar.PARQUET:
+    if done.returncode != 0 or not made.is_dir() or not columnar.is_folder(made):
         return None
     with closing(duckdb.connect()) as db:
         if records:

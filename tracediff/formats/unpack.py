@@ -1,7 +1,7 @@
 """Whatever the user gave -> a plain .sqlite, or a folder of Parquet files.
 
 .xz is unpacked, .nsys-rep exported by the user's own nsys, a trace of torch.profiler converted. A folder of Parquet
-files stays one; one of Arrow files becomes one.
+files stays one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tracediff.formats.untrusted import page_size
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 _GZIPPED = 20  # times its size a trace in JSON is, unpacked
-FOLDER_SUFFIXES = ("_pqtdir", "_arwdir", ".parquetdir", ".arrowdir")
+FOLDER_SUFFIXES = ("_pqtdir", ".parquetdir")
 
 
 def is_export(path: Path) -> bool:
     """Whether this is something `unpack` can open: by its name, a .json by its first lines, a folder by its files."""
     if path.is_dir():
-        return columnar.form_of(path) is not None
+        return columnar.is_folder(path)
     if kineto.is_trace_name(path):
         return path.is_file() and kineto.peek(path) is not None
     return path.name.endswith((*SUFFIXES, ".db", ".sqlite3"))
@@ -56,7 +56,7 @@ def unpack(
     check_name(path)
     copy = scratch / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     plain = copy.with_suffix(".sqlite")
-    if path.is_dir() and columnar.form_of(path):
+    if columnar.is_folder(path):
         folder = copy.with_name(f"{copy.name}_pqtdir")
         return bounded(lambda: columnar.prepare(path, folder), path.name, columnar.size(path))
     if not path.is_file():

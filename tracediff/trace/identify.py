@@ -73,7 +73,7 @@ def _describe(path: Path) -> Input:
 
 def _size(path: Path) -> int:
     try:
-        if path.is_dir() and columnar.form_of(path) is None:
+        if path.is_dir() and not columnar.is_folder(path):
             return sum(one.stat().st_size for one in islice(path.rglob("*"), _COUNTED) if one.is_file())
         return columnar.size(path) if path.is_dir() or path.is_file() else 0
     except (OSError, TracediffError):
