@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fixtures.builders import TraceBuilder
-from tests.tiny import CAPTURES, label, reduced
+from tests.oracle import random_traces
+from tests.tiny import CAPTURES, label, plain, reduced
+from tracediff.accounting.reduction import EventGraph
 from tracediff.comparison.what_if import parse_edits
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.model.causes import CATEGORIES
-from tracediff.whatif.graph import stretches
+from tracediff.whatif.graph import GIL, stretches
 from tracediff.whatif.replay import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited, project, replay
 
 US = 1000
@@ -202,3 +206,56 @@ def test_without_changes_every_event_keeps_its_time(name):
         now = replay(edited(graph, names, [one.edit for one in less]).graph)
         assert (now <= earlier).all()
         earlier = now
+
+
+def test_what_the_holder_worked_before_it_was_asked_for_the_gil_is_no_wait(tmp_path):
+    """Thread 2 holds the GIL from 5 to 68 us, the thread asks for it at 20 and gets it at 70: 50 us of wait, 20 us of work before."""
+
+    def step(trace: TraceBuilder, now: int, number: int) -> int:
+        trace.gil(2, "hold", now + 5 * US, now + 68 * US).range(2, "send", now + 1 * US, now + 66 * US)
+        trace.range(1, "plan", now, now + 20 * US).gil(1, "wait", now + 20 * US, now + 70 * US)
+        trace.api(1, "cudaLaunchKernel", now + 70 * US, now + 80 * US, corr=number + 1)
+        trace.kernel(number + 1, now + 85 * US, now + 195 * US)
+        trace.api(1, "cudaStreamSynchronize", now + 80 * US, now + 200 * US)
+        return now + 200 * US
+
+    trace = loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
+    steps = project(reduced(trace, tmp_path, graph=True), [])
+    decided = {name: set(ns.tolist()) for name, ns in zip(CATEGORIES, steps.deciding[0].T, strict=True)}
+    assert decided["gil_wait"] == {50 * US} and decided["host_work"] == {20 * US}
+
+
+def waits(path: Path) -> list[tuple[int, int]]:
+    """All waits for the GIL by an export's own rows, (start, end); those of a thread that touch are one."""
+    with sqlite3.connect(path) as export:
+        rows = export.execute(
+            'SELECT n.globalTid, n.start, n."end" FROM NVTX_EVENTS AS n LEFT JOIN StringIds AS s ON s.id = n.textId'
+            " WHERE coalesce(n.text, s.value) = 'Waiting for GIL' ORDER BY 1, 2"
+        ).fetchall()
+    found: list[tuple[int, int, int]] = []
+    for tid, start, end in rows:
+        if found and found[-1][0] == tid and found[-1][2] >= start:
+            start, end = found[-1][1], max(end, found.pop()[2])
+        found.append((tid, start, end))
+    return [(start, end) for _, start, end in found]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_more_is_charged_to_the_gil_than_was_waited(tmp_path, seed):
+    path = random_traces.trace(seed).write(tmp_path / "trace.sqlite")
+    within_waits(path, reduce_file(path, Reading(threads=1, graph=True)).events)
+
+
+@pytest.mark.parametrize("name", ["graph_a1", "eager_a1", "tp2_a1"])
+def test_nor_in_a_capture(tmp_path, name):
+    within_waits(plain(name, tmp_path), reduce_file(CAPTURES[name], Reading(threads=1, graph=True)).events)
+
+
+def within_waits(path: Path, graph: EventGraph) -> None:
+    """Whatever decides a step passes through such an edge: all of its time lies within a wait."""
+    known = waits(path)
+    edges = np.flatnonzero(graph.kind == GIL)
+    ends = graph.time[graph.target[edges]]
+    assert len(edges) or not known
+    for begin, end in zip((ends - graph.lag[edges]).tolist(), ends.tolist(), strict=True):
+        assert any(start <= begin and end <= stop for start, stop in known), (begin, end)

@@ -9,6 +9,7 @@ time that was observed, to the nanosecond:
     launch   an op after the call that launched it
     wait     a synchronising call returns after the op that it awaited has ended
     gil      a wait for the GIL ends after the holder let go
+    held     what the holder works from when it took the GIL until a thread waits for that
     cross    an op after one of another stream, found by how often it starts just after it
     peer     a collective ends after the last rank has begun it
     join     a thread that does nothing while another works goes on after it
@@ -31,7 +32,7 @@ from tracediff.model.causes import BUSY, CATEGORIES
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.threads import SYNC, Places, Thread
 
-OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, CROSS, PEER, JOIN = range(9)
+OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, HELD, CROSS, PEER, JOIN = range(10)
 DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
 CAUSE = {name: number for number, name in enumerate(CATEGORIES)}
 
@@ -500,12 +501,23 @@ class _Stretch:
                     begun = min(taken, begin)
                     at = max(int(host.before(np.array([begun]))[0]), 0)
                     awaited = host.awaited.get(at, (-1, 0))
+                    source, since = host.first + at, int(host.bounds[at])
                     if (
-                        host.bounds[at] < awaited[1] <= begun
+                        since < awaited[1] <= begun
                     ):  # it began while the thread waited for the GPU, which was done by then
-                        edges.append((awaited[0], one, stop - awaited[1]))
-                    else:
-                        edges.append((host.first + at, one, stop - int(host.bounds[at])))
+                        source, since = awaited
+                    # until it is asked for the GIL the holder works beside the thread: only the rest is a wait
+                    asked = self.parts.add_points(np.array([begin]))
+                    word = self.parts.word(inside, self._role(holder))
+                    self.parts.add(
+                        HELD,
+                        np.array([source]),
+                        np.array([asked]),
+                        np.array([begin - since]),
+                        CAUSE["host_work"],
+                        word,
+                    )
+                    edges.append((asked, one, stop - begin))
                 host.own[one] = 0
             if edges:
                 source, segment, lag = (np.array([edge[column] for edge in edges]) for column in range(3))
