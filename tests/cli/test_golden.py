@@ -55,6 +55,7 @@ def workspace(tmp_path_factory):
     (folder / "damaged.sqlite.xz").write_bytes(b"\xfd7zXZ\x00 and then nothing of the kind")
     (folder / "damaged.json.gz").write_bytes(b"\x1f\x8b\x08 and then nothing of the kind")
     (folder / "packed.sqlite.xz").write_bytes(lzma.compress((folder / "truncated.sqlite").read_bytes()))
+    (folder / "wal.sqlite").write_bytes(b"SQLite format 3\0\x10\0\2\2" + bytes(80))
     (folder / "run.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54")
     (folder / "picture.nsys-rep").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     (folder / "empty").mkdir()

@@ -272,7 +272,6 @@ _DRAWN: dict[str, Callable[[Random], list[object]]] = {
     "own_view": lambda r: [_table(r)],
     "spare_pages": lambda r: [r.randint(1, 30)],
     "analyse": lambda r: [],
-    "log": lambda r: [],
     # Whole pages, and what SQLite would run: nothing of it may be a number. Pages are chosen last.
     "view": lambda r: [_table(r), r.choice([False, True])],
     "recursion": lambda r: [_table(r), r.choice(["endless", "wide", "blob"])],
@@ -290,7 +289,7 @@ _DRAWN: dict[str, Callable[[Random], list[object]]] = {
     "bytes": lambda r: [r.random(), r.randbytes(r.randint(1, 9)).hex()],
     "cut": lambda r: [r.random()],
 }  # fmt: skip
-KEPT = ("vacuum", "index", "newer_column", "newer_table", "own_view", "spare_pages", "analyse", "log")
+KEPT = ("vacuum", "index", "newer_column", "newer_table", "own_view", "spare_pages", "analyse")
 MODERATE = ("move", "stretch", "delete_row", "repeat_row", "reverse", "relink", "name_none", "move_all")
 PAGES = ("page_zero", "page_ff", "page_random", "page_swap", "page_copy", "pages_cut")
 BYTES = ("bytes", "cut")
@@ -602,10 +601,6 @@ def _spare_pages(db: sqlite3.Connection, pages: int) -> None:
 
 def _analyse(db: sqlite3.Connection) -> None:
     db.execute("ANALYZE")
-
-
-def _log(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
 
 
 # Names of changes and what does them; some are two draws of one.

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, kineto
 from tracediff.formats.bounds import bounded
-from tracediff.formats.files import SQLITE, check_unpacked, open_regular, unpacked
+from tracediff.formats.files import SQLITE, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
-from tracediff.formats.schema import damaged, locked, not_sqlite
-from tracediff.formats.untrusted import page_size
+from tracediff.formats.schema import not_sqlite
 
 SUFFIXES = (".sqlite", ".sqlite.xz", ".nsys-rep", *kineto.SUFFIXES)
 _GZIPPED = 20  # times its size a trace in JSON is, unpacked
@@ -72,9 +68,13 @@ def unpack(
         )
     if path.suffix == ".xz":
         return _unpacked_xz(path, plain)
-    if not _is_wal(path):
-        return path
-    return bounded(lambda: _without_log(path, plain), path.name, path.stat().st_size)
+    if _is_wal(path):
+        raise TracediffError(
+            "wal-mode",
+            f"{path.name}: another tool left it in write-ahead-log mode, with rows that may be in a file beside it",
+            fix=f"sqlite3 {path.name} 'PRAGMA journal_mode = DELETE', or export it again",
+        )
+    return path
 
 
 def check_name(path: Path) -> None:
@@ -161,7 +161,7 @@ def _disk_full(path: Path, what: str, error: Exception) -> TracediffError:
     )
 
 
-# Exports that another tool left in write-ahead-log mode: read from a copy.
+# Exports that another tool left in write-ahead-log mode.
 
 
 def _is_wal(path: Path) -> bool:
@@ -169,85 +169,6 @@ def _is_wal(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(20)
     return head.startswith(SQLITE) and head[18:19] == b"\2"
-
-
-def _without_log(path: Path, out: Path) -> Path:
-    """A consistent copy at `out`, with the rows that are in the log only, no log of its own; nothing beside `path` is written.
-
-    The log may say that the export has any number of pages, and either file may be one great hole: what is written is bounded.
-    """
-    beside = out.with_suffix(
-        ".copy"
-    )  # SQLite makes files beside what it opens, and trusts those that it finds there
-    log = beside.with_name(f"{beside.name}-wal")
-    try:
-        size = _copied(path, beside) + _copied(path.with_name(f"{path.name}-wal"), log, path)
-        with beside.open("rb") as file:
-            page = page_size(file.read(18))
-
-        def look(_: int, left: int, pages: int) -> None:
-            if not 0 <= pages <= size // page + 1:
-                raise damaged(
-                    path.name, f"its log says that it has {pages * page:,} bytes; there are {size:,}"
-                )
-
-        with (
-            closing(sqlite3.connect(f"{beside.absolute().as_uri()}?mode=rw", uri=True)) as source,
-            closing(sqlite3.connect(out)) as copy,
-        ):
-            source.backup(copy, pages=_PIECE, progress=look)
-        _end_wal(out)
-    except TracediffError:
-        out.unlink(missing_ok=True)
-        raise
-    except (sqlite3.Error, OSError) as error:
-        out.unlink(missing_ok=True)
-        writing = getattr(error, "sqlite_errorname", "").startswith(_WRITING)
-        if writing or (isinstance(error, OSError) and not isinstance(error, PermissionError)):
-            raise _disk_full(path, "copied", error) from error
-        if isinstance(error, PermissionError):
-            raise
-        raise damaged(path.name, error) from error
-    finally:
-        for one in (beside, log, beside.with_name(f"{beside.name}-shm")):
-            one.unlink(missing_ok=True)
-    return out
-
-
-def _copied(path: Path, to: Path, of: Path | None = None) -> int:
-    """Copy a file; how many bytes it has, 0 for a log that is not there. `of`: the export whose log it is.
-
-    Raises `TracediffError`: not-a-file, unpacks-too-large, locked; OSError.
-    """
-    if of is not None and not path.is_file():
-        if os.path.lexists(path):
-            raise TracediffError(
-                "not-a-file",
-                f"{path.name}, the log of {of.name}, is no file",
-                fix="copy both again",
-            )
-        return 0
-    with open_regular(path) as file, to.open("wb") as copy:
-        before = os.fstat(file.fileno())
-        if before.st_blocks:  # some file systems do not say; of a file that is one great hole there are few
-            check_unpacked(path, before.st_size, 512 * before.st_blocks)
-        shutil.copyfileobj(file, copy, 1 << 20)
-        after = os.fstat(file.fileno())
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise locked((of or path).name)
-    return before.st_size
-
-
-_PIECE = 256  # pages, of 64 KiB at most
-_WRITING = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE")
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file that is to be copied. Raises `TracediffError`: unpacks-too-large, where nearly all of them are a hole."""
-    found = path.stat()
-    if found.st_blocks:  # some file systems do not say
-        check_unpacked(path, found.st_size, 512 * found.st_blocks)
-    return found.st_size
 
 
 def _end_wal(copy: Path) -> None:
