@@ -7,24 +7,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import US
 from tests.tiny import label, reduced
-from tracediff.comparison.insights import hides, late_rank, of_one_length, slower_clock
+from tracediff.comparison.insights import hides, late_rank, slower_clock
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Insight, RankSkew, Result
+from tracediff.model import RankSkew, Result
 from tracediff.report.phrases import remarks
 
 MS = 1000 * US
 
 
-def trace(schedules: Sequence[float], *, kernel_us: float = 100, waits: bool = False) -> TraceBuilder:
-    """Steps of `_schedule` (us each), a launch of 5 us, then six kernels; `waits`: all of `_schedule` is a wait for the GIL."""
-    found = TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2)
+def trace(schedules: Sequence[float], *, kernel_us: float = 100) -> TraceBuilder:
+    """Steps of `_schedule` (us each), a launch of 5 us, then six kernels."""
+    found = TraceBuilder().process(100).device(0).thread(100, 1)
     now = 0
     for number, schedule in enumerate(schedules):
         begin, launched = now, now + int((schedule + 5) * US)
@@ -36,10 +35,7 @@ def trace(schedules: Sequence[float], *, kernel_us: float = 100, waits: bool = F
             at += int(kernel_us * US)
         found.api(1, "cudaStreamSynchronize", launched, at)
         found.range(1, label(number), begin, at)
-        if waits:
-            found.gil(1, "wait", begin, launched - 5 * US).gil(2, "hold", begin, launched - 5 * US)
-        else:
-            found.gil(1, "hold", begin, launched - 5 * US)
+        found.gil(1, "hold", begin, launched - 5 * US)
         now = at
     return found
 
@@ -70,41 +66,6 @@ def test_nothing_is_said_of_one_program_twice(tmp_path: Path) -> None:
 def test_more_host_work_alone_needs_no_remark(tmp_path: Path) -> None:
     found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(schedule=200)))
     assert found.findings[0].cause == "host_work" and told(found) == []
-
-
-@pytest.mark.parametrize(
-    ("wait", "kind"), [(5_050, "switch_interval"), (300, "holder_lets_go"), (8_000, None)]
-)
-def test_waits_for_the_gil_of_one_length(tmp_path: Path, wait: float, kind: str | None) -> None:
-    """40 steps of 4 runs wait so long; the last one is cut, and that of the first step began before it was whole."""
-    after = side(tmp_path, "b", steady(schedule=wait), waits=True)
-    found = compare(side(tmp_path, "a", steady()), after)
-    assert found.findings[0].cause == "gil_wait"
-    assert told(found) == ([kind] if kind else [])
-    if kind:
-        (one,) = found.insights
-        assert one.count == one.total >= 4 * 38
-        assert wait * US <= one.low_ns <= one.high_ns <= 1.03 * wait * US
-
-
-def of(*lengths_ms: float) -> Insight | None:
-    ns, count = np.unique([one * MS for one in lengths_ms], return_counts=True)
-    return of_one_length(ns, count)
-
-
-def test_lengths_of_waits_by_hand() -> None:
-    several = of(*[5.1] * 6, *[10.2] * 3, 15.3)
-    assert several is not None
-    assert (several.kind, several.count, several.low_ns, several.high_ns) == (
-        "switch_interval",
-        10,
-        5.1 * MS,
-        15.3 * MS,
-    )
-    assert of(*[5.1] * 9) is None  # nine are too few
-    assert of(*[5.1] * 10, 7) is not None  # 51 of 58 ms are 88 %
-    assert of(*[5.1] * 10, 7, 7, 7) is None  # 51 of 72 ms are 71 %
-    assert of(*np.linspace(0.5, 3, 40)) is None  # of no length in particular
 
 
 def test_all_kernels_slower_by_one_factor(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def host_tables(
     threads: dict[int, Thread],
     hosts: Hosts,
 ) -> dict[str, pl.DataFrame]:
-    """ranges, apis, host_speed, gil, gil_pairs, gil_waits, gc and active_windows of `Reduction`, and the counts of host_counts.sql."""
+    """ranges, apis, host_speed, gil, gil_pairs, gc and active_windows of `Reduction`, and the counts of host_counts.sql."""
     role = pl.DataFrame(
         {"tid": list(threads), "thread": [thread.role for thread in threads.values()]},
         schema={"tid": pl.Int64, "thread": pl.String},
@@ -62,7 +62,6 @@ def host_tables(
         "start": _of_all_devices(frame(db, sql("accounting/host_start")), periods),
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
-        "gil_waits": _waits(windows, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),
         "active_windows": active_windows(windows, threads),
     }
@@ -90,21 +89,6 @@ def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
         .select(table.columns)
         .sort(table.columns[:2])
     )
-
-
-def _waits(windows: Windows, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:
-    """thread, ns -> count: lengths of waits for the GIL; of three digits each, so that there are never many."""
-    parts = []
-    for tid, thread in sorted(threads.items()):
-        waits = hosts.thread(tid).gil_wait
-        inside = windows.stratum(thread.pid, waits.start) >= 0
-        length = (waits.end - waits.start)[inside]
-        unit = 10 ** np.maximum(np.floor(np.log10(np.maximum(length, 1))).astype(np.int64) - 2, 0)
-        table = pl.DataFrame({"ns": (length + unit // 2) // unit * unit})
-        parts.append(table.select(pl.lit(thread.role).alias("thread"), "ns"))
-    table = pl.concat([pl.DataFrame(schema={"thread": pl.String, "ns": pl.Int64}), *parts])
-    by = ["thread", "ns"]
-    return table.group_by(by).agg(count=pl.len().cast(pl.Int64)).sort(by)
 
 
 def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: Hosts) -> pl.DataFrame:

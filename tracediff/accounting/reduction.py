@@ -135,7 +135,6 @@ class Reduction:
     transitions stratum, name -> eager, graph (kernels a launch way)
     gil        stratum, thread -> hold_ns, wait_ns
     gil_pairs  stratum, waiter, holder, holder_place -> ns
-    gil_waits  thread, ns (of one wait, three digits) -> count: waits that began in the steps
     gc         stratum, thread, generation -> count, ns
     os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded
     comm_calls stratum, library (MPI, NCCL), thread, call -> count, ns, sized (calls whose bytes are known), bytes
@@ -190,7 +189,6 @@ class Reduction:
     transitions: pl.DataFrame
     gil: pl.DataFrame
     gil_pairs: pl.DataFrame
-    gil_waits: pl.DataFrame
     gc: pl.DataFrame
     os_calls: pl.DataFrame
     comm_calls: pl.DataFrame

@@ -185,7 +185,7 @@ def compare(
     skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
     aside = off_path(threads, ranges, step, findings)
     remarks = insights(
-        measured, judged, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
+        measured, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)

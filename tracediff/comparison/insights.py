@@ -1,8 +1,6 @@
 """What somebody who knows these programs would add to the causes: each only where its evidence is strong, three at most.
 
 | insight | where it is said |
-| switch_interval | a sure GIL cause got longer, and 80 % of the waiting time is in ten or more waits of one or several times 5 ms |
-| holder_lets_go | the same with waits of one length below that |
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
 | late_rank | a sure cause of one rank, which comes last in most steps, as it did not before |
@@ -12,29 +10,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.cells import Measured
-from tracediff.comparison.places import SURE, Judged, Judgement
+from tracediff.comparison.places import SURE
 from tracediff.comparison.tables import StandardisedMeans
-from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
-from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY, NEARLY
+from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY
 
 MOST = 3
-SWITCH_NS = 5_000_000  # sys.getswitchinterval() of CPython, unless the program sets another
 
 
 def insights(
     measured: Measured,
-    judged: Judged,
     standardised: StandardisedMeans,
     step: Step,
     accounting: Accounting,
@@ -45,63 +37,15 @@ def insights(
     off_path: Sequence[Insight],
 ) -> list[Insight]:
     """All remarks, those on the largest causes first, those on other threads last."""
-    sure = sorted((one for one in judged.rows if one.level in SURE), key=lambda one: -one.score)
     found = [
         late_rank(findings, ranks, skews, step),
         slower_clock(
             kernels, *(side.get("compute", 0.0) for side in (accounting.baseline, accounting.candidate))
         ),
-        gil_waits(measured, sure),
         *hidden_host(measured, standardised, step, accounting),
         *off_path,
     ]
     return [one for one in found if one is not None][:MOST]
-
-
-# How long threads wait for the GIL.
-
-_WAITS = 10  # of one length
-_SHORT_NS = 100_000  # a shorter wait is a hand-over, not a holder that keeps it
-_ABOUT = (0.96, 1.10)  # a wait of an interval is noticed a little after it ended
-
-
-def gil_waits(measured: Measured, sure: Sequence[Judgement]) -> Insight | None:
-    """Whether waits for the GIL, where a sure cause holds more of them, are of one length."""
-    keys = dict(zip(measured.layout.idle, measured.layout.idle_keys, strict=True))
-    more = [keys[one.place.cells[0]] for one in sure if one.place.kind == "idle" and one.delta > 0]
-    threads = sorted({key.thread for key in more if key.cause == "gil_wait"})
-    if not threads:
-        return None
-    waits = stacked(measured.sides, "gil_waits").filter(
-        pl.col("side") == 1, pl.col("thread").is_in(threads), pl.col("ns") >= _SHORT_NS
-    )
-    return of_one_length(waits["ns"].to_numpy().astype(np.float64), waits["count"].to_numpy())
-
-
-def of_one_length(ns: Floats, count: Ints) -> Insight | None:
-    """The remark on waits of these lengths."""
-    time = ns * count
-    if not len(ns) or not time.sum():
-        return None
-    off = ns / (SWITCH_NS * np.maximum(np.round(ns / SWITCH_NS), 1))
-    middle = _weighted_median(ns, time)
-    kinds: dict[Literal["switch_interval", "holder_lets_go"], npt.NDArray[np.bool_]] = {
-        "switch_interval": (off >= _ABOUT[0]) & (off <= _ABOUT[1])
-    }
-    if middle < _ABOUT[0] * SWITCH_NS:
-        kinds["holder_lets_go"] = (ns >= 0.85 * middle) & (ns <= 1.15 * middle)
-    for kind, chosen in kinds.items():
-        many = int(count[chosen].sum())
-        if many >= _WAITS and time[chosen].sum() >= NEARLY * time.sum():
-            low, high = float(ns[chosen].min()), float(ns[chosen].max())
-            return Insight(kind, "gil_wait", count=many, total=int(count.sum()), low_ns=low, high_ns=high)
-    return None
-
-
-def _weighted_median(values: Floats, weights: Floats) -> float:
-    order = np.argsort(values)
-    running = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(running, 0.5 * running[-1])])
 
 
 # Host time that the GPU hides.

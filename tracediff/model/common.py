@@ -297,8 +297,6 @@ class Mix(msgspec.Struct, frozen=True):
 class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     """One remark; `kind` says which fields hold something. Times in ns.
 
-    switch_interval  waits for the GIL of `side` last one CPython switch interval or several: `count` of `total`, low_ns to high_ns
-    holder_lets_go   they last equally long, less than a switch interval: `count` of `total`, low_ns to high_ns
     hidden_host      time of the launching thread by `cause` (launch_api: inside the calls, most in `api`; host_work), per step, and
                      the part of it for which the GPU was idle, on both sides
     slower_clock     `count` kernels, `share` of the compute time, take a part of low to high longer (less: shorter)
@@ -309,8 +307,6 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     kind: Literal[
-        "switch_interval",
-        "holder_lets_go",
         "hidden_host",
         "slower_clock",
         "late_rank",
@@ -318,15 +314,11 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
         "off_path",
     ]
     cause: str = ""
-    side: Literal["baseline", "candidate"] = "candidate"
     api: str = ""
     thread: str = ""
     range: str = ""
     rank: int = -1
     count: int = 0
-    total: int = 0
-    low_ns: float = 0.0
-    high_ns: float = 0.0
     baseline_ns: float = 0.0
     candidate_ns: float = 0.0
     baseline_exposed_ns: float = 0.0

@@ -200,18 +200,6 @@ def remarks(result: Result) -> list[str]:
     return [_WORDS[one.kind](result, one) for one in result.insights]
 
 
-def _switch_interval(result: Result, one: Insight) -> str:
-    return say("switch_interval", waits=_waits(one))
-
-
-def _holder_lets_go(result: Result, one: Insight) -> str:
-    return say("holder_lets_go", waits=_waits(one))
-
-
-def _waits(one: Insight) -> str:
-    return say("gil_waits", count=f"{one.count:,}", total=f"{one.total:,}", span=_span(one))
-
-
 def _hidden_host(result: Result, one: Insight) -> str:
     change = one.candidate_exposed_ns - one.baseline_exposed_ns
     prose = units.prose([one.baseline_ns, one.candidate_ns, change])
@@ -247,16 +235,7 @@ def _off_path(result: Result, one: Insight) -> str:
     )  # fmt: skip
 
 
-def _span(one: Insight) -> str:
-    """`71.0 to 83.0 ms`, `2.04 ms` where both are written alike."""
-    prose = units.prose([one.low_ns, one.high_ns])
-    low, high = prose.size(one.low_ns), prose.size(one.high_ns)
-    return low if low == high else f"{low.split()[0]} to {high}"
-
-
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {
-    "switch_interval": _switch_interval,
-    "holder_lets_go": _holder_lets_go,
     "hidden_host": _hidden_host,
     "slower_clock": _slower_clock,
     "late_rank": _late_rank,
