@@ -40,7 +40,13 @@ def captured(**kinds: tuple[bool, bool]) -> pl.DataFrame:
 
 
 def rows(view: str, **tables: pl.DataFrame) -> list[dict[str, Any]]:
-    found = {"stratum_weight": WEIGHTS, "thread_share": NO_SHARES, **tables}
+    found = {
+        "stratum_weight": WEIGHTS,
+        "thread_share": NO_SHARES,
+        "copies": NO_COPIES,
+        "step_weight": STEPS,
+        **tables,
+    }
     return Alignment({name: lambda frame=frame: frame for name, frame in found.items()}).rows(view)
 
 
@@ -149,6 +155,9 @@ CALLS = table(
     (0, 0, "cudaLaunchKernel", "launch", 10, 100), (0, 1, "cudaLaunchKernel", "launch", 20, 200),
     (1, 0, "cudaGraphLaunch", "launch", 1, 40), (1, 0, "cudaStreamSynchronize", "sync", 1, 500),
 )  # fmt: skip
+NO_COPIES = table("side period name memory count bytes", (2, 0, "[memset]", "", 1, 1)).filter(
+    pl.col("side") < 2
+)
 STEPS = pl.DataFrame(
     [("", 0, 0, 0, 0, 0.5), ("", 0, 0, 0, 1, 0.5), ("", 1, 0, 0, 0, 1.0), ("decode", 0, 0, 0, 1, 1.0), ("decode", 1, 0, 0, 0, 1.0)],
     schema=["steps", "side", "run", "part", "period", "weight"], orient="row",
@@ -458,34 +467,42 @@ def test_tiers_of_a_match(pairs, tier, same):
 
 
 def test_kernels_copies_and_the_structure_of_a_step():
-    """A step launches a GEMM twice and a copy; the candidate's has another tile, and twice the copies."""
-    copy = OpKey("[memcpy HtoD]")
-    sides = [{"decode": PhaseOps({(one, one, copy): 4}, {one, copy})} for one in (GEMM, TILED)]
+    """A step launches a GEMM twice, a copy of 64 bytes and a memset; the candidate's has another tile, and one more copy, of pageable memory."""
+    copy, memset = OpKey("[memcpy HtoD]"), OpKey("[memset]")
+    sides = [
+        {"decode": PhaseOps({(one, one, copy, memset): 4}, {one, copy, memset})} for one in (GEMM, TILED)
+    ]
     matching = match_kernels(*sides)
-    assert [row.match for row in matching.rows] == ["template", "exact"]
+    assert [row.match for row in matching.rows] == ["template", "exact", "exact"]
     gemm = [GEMM.name, TILED.name]
     tables = {
         "kernel_pair": kernel_pairs(matching.rows),
         "kernel_row": pl.DataFrame({
-            "row": [0, 1], "kind": ["compute", "memcpy"], "baseline_names": [gemm[:1], [copy.name]],
-            "candidate_names": [gemm[1:], [copy.name]], "changed_with": [0, -1],
+            "row": [0, 1, 2], "kind": ["compute", "memcpy", "memcpy"], "baseline_names": [gemm[:1], [copy.name], [memset.name]],
+            "candidate_names": [gemm[1:], [copy.name], [memset.name]], "changed_with": [0, -1, -1],
         }),
         "kernel_sum": pl.DataFrame({
-            "steps": [""] * 4, "row": [0, 0, 1, 1], "side": [0, 1, 0, 1], "count": [2.0, 2.0, 1.0, 2.0],
-            "wall_ns": [200.0, 180.0, 10.0, 20.0], "share_ns": [200.0, 180.0, 10.0, 15.0],
+            "steps": [""] * 6, "row": [0, 0, 1, 1, 2, 2], "side": [0, 1] * 3, "count": [2.0, 2.0, 1.0, 2.0, 1.0, 1.0],
+            "wall_ns": [200.0, 180.0, 10.0, 20.0, 4.0, 4.0], "share_ns": [200.0, 180.0, 10.0, 15.0, 4.0, 4.0],
         }),
+        "copies": table(
+            "side period name memory count bytes", (0, 0, copy.name, "pinned", 1, 64), (0, 1, copy.name, "pinned", 1, 64),
+            (1, 0, copy.name, "pinned", 1, 64), (1, 0, copy.name, "pageable", 1, 32), (0, 0, memset.name, "", 2, 8),
+        ),
         "apis": CALLS, "step_weight": STEPS,
     }  # fmt: skip
     names = "row", "match", "baseline_names", "candidate_names", "baseline_count", "candidate_ns", "delta_ns"
     assert [only(row, *names) for row in rows("aligned_kernel", **tables)] == [
         (0, "template", gemm[:1], gemm[1:], 2.0, 180.0, -20.0),
         (1, "exact", [copy.name], [copy.name], 1.0, 15.0, 5.0),
+        (2, "exact", [memset.name], [memset.name], 1.0, 4.0, 0.0),
     ]
     assert [tuple(row.values()) for row in rows("aligned_copy", **tables)] == [
-        ("", "[memcpy HtoD]", 1.0, 10.0, 2.0, 20.0, 10.0)
+        ("", "[memcpy HtoD]", 1.0, 10.0, 64.0, "pinned", 2.0, 20.0, 96.0, "pageable, pinned", 10.0),
+        ("", "[memset]", 1.0, 4.0, 4.0, "", 1.0, 4.0, 0.0, "", 0.0),
     ]
     found = [row for row in rows("aligned_structure", **tables) if row["steps"] == ""]
     assert [only(row, "what", "baseline", "candidate", "delta") for row in found] == [
-        ("copies", 1, 2, 1), ("graph_launches", 0, 1, 1), ("kernels", 2, 2, 0), ("launch_calls", 15, 1, -14), ("other_calls", 0, 0, 0),
-        ("syncs", 0, 1, 1),
+        ("copies", 1, 2, 1), ("graph_launches", 0, 1, 1), ("kernels", 2, 2, 0), ("launch_calls", 15, 1, -14), ("memsets", 1, 1, 0),
+        ("other_calls", 0, 0, 0), ("syncs", 0, 1, 1),
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import label, reduced
 from tracediff.comparison import cells, places
+from tracediff.comparison.gates import judge, parse_gate
 from tracediff.execution.sides import Run, Side
 
 US = 1_000
@@ -112,3 +113,33 @@ def test_copies_behind_other_work_scatter_as_waits_do():
         kinds=["memcpy", "memcpy", "memcpy", "compute"], hidden=hidden, walls=np.full((4, 2), 100 * US)
     )
     assert cells._loose(kernels).tolist() == [[False, False, False, False], [False, False, True, False]]
+
+
+def test_gates_on_copies_count_no_memsets(tmp_path: Path):
+    """A step copies 4,096 bytes and sets 4; the candidate's copies twice, 1,024 bytes more."""
+
+    def steps(name: str, sizes: tuple[int, ...]) -> Side:
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(21):
+            now = number * 500 * US
+            trace.range(1, label(number), now, now + 500 * US)
+            for at, size in enumerate((0, 0, *sizes)):
+                corr, begin = 10 * number + at + 1, now + 50 * US * at
+                trace.api(
+                    1, "cudaMemcpyAsync" if at > 1 else "cudaLaunchKernel", begin, begin + 5 * US, corr=corr
+                )
+                if at == 0:
+                    trace.kernel(corr, begin + 6 * US, begin + 40 * US, name="gemm")
+                elif at == 1:
+                    trace.memset(corr, begin + 6 * US, begin + 8 * US)
+                else:
+                    trace.memcpy(corr, begin + 6 * US, begin + 20 * US, bytes=size, src="pinned")
+        (tmp_path / name).mkdir()
+        return Side(name, [Run(name, [reduced(trace, tmp_path / name)])])
+
+    result = compare(steps("one", (4096,)), steps("two", (4096, 1024)))
+    assert (result.launch.baseline.copies_per_step, result.launch.candidate.copies_per_step) == (1, 2)
+    said = {text: judge(parse_gate(text), result) for text in ("copies:+0", "copies:+1", "copied_bytes:+20%")}
+    assert [one.outcome for one in said.values()] == ["failed", "passed", "failed"]
+    assert said["copies:+0"].message == "copies +1 per step (+100 %) exceeds 0 per step"
+    assert (said["copied_bytes:+20%"].baseline, said["copied_bytes:+20%"].delta) == (4096, 1024)

@@ -4,7 +4,7 @@ QUANTITY    step, the change that the first sentence is of; a phase alone (gener
             steps hold the change; idle, busy; a category of the accounting, or its short
             name (gil: gil_wait); response, what the threads that hand responses on work; kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             ttft, tpot, itl, throughput of the benchmark's reports, in the mean; ttft.p99, ... a percentile of them
-            launches, graph_launches, kernels, syncs: counts per step; p50, p90, p99 of the steps of a phase
+            launches, graph_launches, kernels, copies, copied_bytes, syncs: counts per step; p50, p90, p99 of the steps of a phase
 PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
             letters of any case, and `-`, `_` and a space are the same. host_work@PLACE where only a thread that launches nothing is so
@@ -47,7 +47,7 @@ SUMS = {"idle": IDLE, "busy": BUSY}
 # What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
 _COUNTED_IN = {
     "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
-    "kernels": ("kernels",), "syncs": ("cuda_api",),
+    "kernels": ("kernels",), "copies": ("memcpy",), "copied_bytes": ("memcpy",), "syncs": ("cuda_api",),
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
 PHASES = ("generation", "context", "mixed", STEP)
@@ -409,6 +409,8 @@ def _count(quantity: str, result: Result) -> Measured | str:
     else:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
         before, after = getattr(result.launch.baseline, name), getattr(result.launch.candidate, name)
+        if before is None or after is None:
+            return f"the result was made before {quantity} were kept: compare the captures again"
     return Measured(before, after - before, after - before, after - before)
 
 

@@ -22,7 +22,7 @@ from tracediff.accounting.system import STATES
 from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
-from tracediff.execution.sides import Side, exact_strata, parts_of, stacked
+from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
     CommCallRow,
@@ -108,6 +108,7 @@ class StandardisedMeans:
             "step": self._steps,
             "joint_step": lambda: joint_steps(self._frame.compared.filter(pl.col("side") < 2)),
             "first_rank": self._first_ranks,
+            "copies": self._copies,
             "thread": self._threads,
             "captured": self._captured,
         }
@@ -144,6 +145,15 @@ class StandardisedMeans:
         firsts = [first for side in self._sides for run in side.runs for first in run.firsts()]
         rows = [(*one[:3], first) for one, first in zip(parts_of(self._sides), firsts, strict=True)]
         return pl.DataFrame(rows, schema=dict.fromkeys((*_PART, "first_rank"), pl.Int64), orient="row")
+
+    def _copies(self) -> pl.DataFrame:
+        """Side, run, part, period -> name, memory (of the host), count and bytes of copies and memsets."""
+        found = []
+        for *place, part in parts_of(self._sides):
+            what = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="copies")
+            mine = part.counts.join(what, on="what").select("period", "name", "memory", "count", "bytes")
+            found.append(tagged(mine, *place))
+        return pl.concat(found)
 
     def _threads(self) -> pl.DataFrame:
         """Side, number (of the thread) -> role, process, places."""
@@ -327,6 +337,8 @@ def launch(standardised: StandardisedMeans, accounting: Sequence[Mapping[str, fl
             queue_delay_mean_ns=row[f"{side}_delay_mean_ns"],
             queue_delay_p50_ns=row[f"{side}_delay_p50_ns"],
             queue_delay_p99_ns=row[f"{side}_delay_p99_ns"],
+            copies_per_step=row[f"{side}_copies"],
+            copied_bytes_per_step=row[f"{side}_copied_bytes"],
         )
     if len(standardised.names) > 1:
         found["transitions"] = transitions(standardised)

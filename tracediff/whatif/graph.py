@@ -501,17 +501,17 @@ class _Stretch:
                     begun = min(taken, begin)
                     at = max(int(host.before(np.array([begun]))[0]), 0)
                     awaited = host.awaited.get(at, (-1, 0))
-                    source, since = host.first + at, int(host.bounds[at])
+                    origin, since = host.first + at, int(host.bounds[at])
                     if (
                         since < awaited[1] <= begun
                     ):  # it began while the thread waited for the GPU, which was done by then
-                        source, since = awaited
+                        origin, since = awaited
                     # until it is asked for the GIL the holder works beside the thread: only the rest is a wait
                     asked = self.parts.add_points(np.array([begin]))
                     word = self.parts.word(inside, self._role(holder))
                     self.parts.add(
                         HELD,
-                        np.array([source]),
+                        np.array([origin]),
                         np.array([asked]),
                         np.array([begin - since]),
                         CAUSE["host_work"],

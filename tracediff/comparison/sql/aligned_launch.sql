@@ -1,11 +1,21 @@
--- aligned_launch: launching calls of both sides and how long their first op waited, per step: one row.
+-- aligned_launch: launching calls of both sides and how long their first op waited, and copies, per step: one row.
 --   baseline_calls, candidate_calls                   DOUBLE  launching calls per step
 --   baseline_graph_launches, candidate_graph_launches DOUBLE  those of CUDA graphs
 --   baseline_kernels, candidate_kernels               DOUBLE  kernels per step
 --   baseline_graph_kernels, candidate_graph_kernels   DOUBLE  those of CUDA graphs
+--   baseline_copies, candidate_copies                 DOUBLE  copies per step, without memsets
+--   baseline_copied_bytes, candidate_copied_bytes     DOUBLE
 --   baseline_delay_mean_ns, candidate_delay_mean_ns   DOUBLE  return of a call -> start of its first op; below 0 where the op began first
 --   baseline_delay_p50_ns, candidate_delay_p50_ns     DOUBLE  quantiles of runs and workloads, averaged with their calls as weights
 --   baseline_delay_p99_ns, candidate_delay_p99_ns     DOUBLE
+WITH copied AS (
+    SELECT
+        coalesce(per_step(count * weight, side = 0), 0) AS baseline_copies, coalesce(per_step(count * weight, side = 1), 0) AS candidate_copies,
+        coalesce(per_step(bytes * weight, side = 0), 0) AS baseline_copied_bytes,
+        coalesce(per_step(bytes * weight, side = 1), 0) AS candidate_copied_bytes
+    FROM copies JOIN step_weight USING (side, run, part, period)
+    WHERE steps = '' AND name <> '[memset]'
+)
 SELECT
     coalesce(per_step(calls * weight, side = 0), 0) AS baseline_calls, coalesce(per_step(calls * weight, side = 1), 0) AS candidate_calls,
     coalesce(per_step(graph_launches * weight, side = 0), 0) AS baseline_graph_launches,
@@ -13,11 +23,14 @@ SELECT
     coalesce(per_step(kernels * weight, side = 0), 0) AS baseline_kernels, coalesce(per_step(kernels * weight, side = 1), 0) AS candidate_kernels,
     coalesce(per_step(graph_kernels * weight, side = 0), 0) AS baseline_graph_kernels,
     coalesce(per_step(graph_kernels * weight, side = 1), 0) AS candidate_graph_kernels,
+    coalesce(any_value(copied.baseline_copies), 0) AS baseline_copies, coalesce(any_value(copied.candidate_copies), 0) AS candidate_copies,
+    coalesce(any_value(copied.baseline_copied_bytes), 0) AS baseline_copied_bytes,
+    coalesce(any_value(copied.candidate_copied_bytes), 0) AS candidate_copied_bytes,
     coalesce(per_step(delay_mean_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_mean_ns,
     coalesce(per_step(delay_mean_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_mean_ns,
     coalesce(per_step(delay_p50_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p50_ns,
     coalesce(per_step(delay_p50_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p50_ns,
     coalesce(per_step(delay_p99_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p99_ns,
     coalesce(per_step(delay_p99_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p99_ns
-FROM launch JOIN stratum_weight USING (side, run, part, stratum)
+FROM launch JOIN stratum_weight USING (side, run, part, stratum) CROSS JOIN copied
 ORDER BY baseline_calls;
