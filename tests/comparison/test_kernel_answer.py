@@ -12,7 +12,7 @@ from tests.comparison.test_show import near, real
 from tests.serving import US, runs_of
 from tests.tiny import label, reduced
 from tracediff.comparison.compare import Options
-from tracediff.comparison.kernel_answer import rows_named
+from tracediff.comparison.kernel_answer import bearing, rows_named
 from tracediff.errors import TracediffError
 
 STEP = "[Executor] _forward_step"
@@ -96,3 +96,27 @@ def test_names_as_reports_shorten_them() -> None:
     assert len(shown) == 2
     assert [one.number for one in shown] == [one.number for one in rows_named("silu_kernel", rows)]
     assert rows_named("nothing like it", rows) == []
+
+
+def test_names_are_taken_as_reports_print_them() -> None:
+    """Groups, categories and cut names; a cut name that fits two kernels is none's."""
+    sdpa = (
+        "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_3_64x64x64_4x4x1_cga1x1x1_kernel0_0"
+    )
+    other = (
+        "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x4x1_cga1x1x1_kernel0_0"
+    )
+    copy = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda()]>(int, T3)"
+    gemms = {"nvjet_sm90_hsh_64x96_64x10_1x2_h_bz_NNT", "my_gemm_kernel"}
+    masked, norm = "masked_multihead_attention_kernel", "void vllm::rms_norm_kernel<c10::Half, 8>(float *)"
+    every = {sdpa, other, copy, *gemms, masked, norm}
+    for name, expected in (
+        ("attention", {sdpa, other, masked}), ("GEMM", gemms), ("GEMM kernels", gemms), ("GEMMs", gemms),
+        ("gemm", {"my_gemm_kernel"}),  # in lower case no group: the text alone
+        ("norm", {norm}), ("NCCL", set()), ("copy", {copy}), ("elementwise_kernel<direct_copy_kernel_cuda>", {copy}),
+        ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_w\u20264_4x4x1_cga1x1x1_kernel0_0", set()),
+        ("cudnn_generated_fort_nativ\u20263_64x64x64_4x4x1_cga1x1x1_kernel0_0", {sdpa}),
+        ("elementwise_kernel<direct_c\u2026nel_cuda>", {copy}),
+    ):  # fmt: skip
+        assert bearing(name, every) == expected, name
+    assert bearing("gemm", gemms - {"my_gemm_kernel"}) == gemms - {"my_gemm_kernel"}, "else the category"

@@ -13,10 +13,11 @@ from tracediff.comparison.cells import Measured, PhaseCells
 from tracediff.comparison.kernel_table import KernelCells, op_keys
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.errors import TracediffError
-from tracediff.kernels.names import short
+from tracediff.kernels.names import GROUPS, category, short
 from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
 _SAID = 6  # kernels that an error names
+CUT = "\u2026"  # where reports cut a long name
 
 
 class NamedRow(NamedTuple):
@@ -83,18 +84,29 @@ def _ns_of(side: KernelSide, names: frozenset[str]) -> float:
 
 
 def bearing(name: str, texts: Iterable[str]) -> frozenset[str]:
-    """The kernels' names in which a name occurs (`*`: anything).
+    """The kernels' names in which a name occurs (`*`: anything), and those of the group that reports call so: GEMM.
 
-    Reports shorten names: where nothing holds the text itself, its words in their order stand for it.
+    Reports shorten names: where nothing holds the text itself, its words in their order stand for it. They cut long ones in their middle:
+    such a name stands for one kernel. Where still nothing is found, the name may be that of a category.
     """
     every = frozenset(texts)
-    literal = [re.compile(re.escape(part)) for part in name.split("*")]
-    words = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"\w+", name)]
+    group = GROUPS.get(name.removesuffix(" kernels").removesuffix("s"), "")
+    found = _of_category(every, group)
+    literal = [re.compile(re.escape(part)) for part in re.split(f"[*{CUT}]", name)]
+    words = [
+        re.compile(rf"\b{re.escape(word)}" if at or not piece else re.escape(word))
+        for piece, text in enumerate(name.split(CUT))
+        for at, word in enumerate(re.findall(r"\w+", text))
+    ]
     for parts in (literal, words):
-        found = frozenset(text for text in every if parts and _in_order(text, parts))
+        found |= frozenset(text for text in every if parts and _in_order(text, parts))
         if found:
-            return found
-    return frozenset()
+            return found if CUT not in name or len(found) == 1 else frozenset()
+    return _of_category(every, name)
+
+
+def _of_category(texts: frozenset[str], wanted: str) -> frozenset[str]:
+    return frozenset(text for text in texts if wanted and category(text) == wanted)
 
 
 def _in_order(text: str, parts: list[re.Pattern[str]]) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
-from tracediff.comparison.kernel_answer import in_their_place, rows_named
+from tracediff.comparison.kernel_answer import CUT, in_their_place, rows_named
 from tracediff.comparison.places import SURE
 from tracediff.errors import TracediffError
 from tracediff.model import (
@@ -418,7 +418,7 @@ def _kernel(measure: Measure, result: Result) -> Measured | str:
     """All kernels that bear the name, on either side, and what replaced them: a kernel that was replaced stays in its gate."""
     found = rows_named(measure.kernel, result.kernels)
     if not found:
-        return f"no kernel of either side is named {measure.kernel}"
+        return f"no {'one ' * (CUT in measure.kernel)}kernel of either side is named {measure.kernel}"
     found += in_their_place(found, result.kernels)
     if all(result.kernels[one.number].match == "removed" for one in found):
         return f"{measure.kernel} is gone from the candidate, and nothing stands in its place: gate what does its work now"

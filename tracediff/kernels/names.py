@@ -616,6 +616,10 @@ _MYELIN_LABELS = {
 }  # fmt: skip
 
 
+# Kernels with generated names, by what reports call all of them -> their category.
+GROUPS = {"GEMM": "gemm", "attention": "attention", "NCCL": "communication"}
+
+
 def category(name: str) -> str:
     """Return the kind of work of a kernel, one of `CATEGORIES`.
 

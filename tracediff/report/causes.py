@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tracediff.kernels.names import category
+from tracediff.kernels.names import GROUPS, category
 from tracediff.model import CallFact, Finding, FindingPart, Shares
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause
@@ -177,7 +177,7 @@ _IN_SENTENCES = {
 # What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
 _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
-KINDS = {"gemm": "GEMM", "attention": "attention", "communication": "NCCL"}
+KINDS = {kind: word for word, kind in GROUPS.items()}
 
 
 def title(finding: Finding, unit: str = "step") -> str:
