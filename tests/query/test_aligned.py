@@ -9,6 +9,7 @@ from itertools import takewhile
 
 import pytest
 
+from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import FIXTURES, ROOT
 from tracediff.errors import TracediffError
@@ -22,9 +23,9 @@ from tracediff.query.tables import Tables, check, needs_aligning, needs_events
 QUESTIONS = [
     words[-1]
     for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "sql.md").read_text(), re.DOTALL)
-    if len(words := shlex.split(block)) == 5
+    if "pr.sqlite" in (words := shlex.split(block))
 ]
-KERNELS, RANGES, GIL, CALLS, STRUCTURE = QUESTIONS  # in the order of the page
+KERNELS, RANGES, GIL, CALLS, STRUCTURE, COPIES = QUESTIONS  # in the order of the page
 
 
 def sides_of(*names: str) -> list[SideFiles]:
@@ -84,10 +85,42 @@ def test_calls_that_a_step_makes_more_often(pair):
 
 def test_what_a_step_launches(pair):
     """149 kernels a generation step, launched one by one or by one graph."""
-    rows = {row["what"]: row for row in pair(STRUCTURE, "base_1", "eager_1")}
+    of_generation = STRUCTURE.replace("steps = ''", "steps = 'generation'")
+    rows = {row["what"]: row for row in pair(of_generation, "base_1", "eager_1")}
     assert (rows["kernels"]["baseline"], rows["kernels"]["candidate"]) == (149, 149)
     assert (rows["graph_launches"]["baseline"], rows["graph_launches"]["candidate"]) == (0, 1)
     assert rows["launch_calls"]["baseline"] > 149 > rows["launch_calls"]["candidate"]
+
+
+def test_questions_have_answers_where_labels_tell_no_phases(tmp_path):
+    """A kernel and a copy of 4,096 bytes in each step; of the candidate two copies and another kernel, on a thread that holds the GIL."""
+
+    def written(name: str, copies: int) -> SideFiles:
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(8):
+            now = 1_000_000 * number
+            trace.range(1, f"ProfilerStep#{number}", now, now + 1_000_000).range(
+                1, "plan", now, now + 10_000 * copies
+            )
+            trace.gil(1, "hold", now, now + 10_000 * copies)
+            for at in range(1 + copies):
+                corr, begin = 10 * number + at + 1, now + 50_000 * (at + 1)
+                trace.api(1, "cudaMemcpyAsync" if at else "cudaLaunchKernel", begin, begin + 5_000, corr=corr)
+                if at:
+                    trace.memcpy(corr, begin + 6_000, begin + 9_000, src="pinned")
+                else:
+                    trace.kernel(corr, begin + 6_000, begin + 40_000, name=f"kernel_of_{name}")
+        trace.write(tmp_path / f"{name}.sqlite")
+        return resolve(str(tmp_path / f"{name}.sqlite"))
+
+    opened = Tables([written("main", 1), written("pr", 2)], events=False)
+    answers = {text: answer.frame.to_dicts() for text in QUESTIONS for answer in opened.run(text)}
+    opened.close()
+    assert all(answers.values())
+    (copies,) = answers[COPIES]
+    assert tuple(copies.values()) == ("[memcpy HtoD]", 1, 4096, "pinned", 2, 8192, "pinned")
+    launched = {row["what"]: (row["baseline"], row["candidate"]) for row in answers[STRUCTURE]}
+    assert launched["copies"] == (1, 2) and launched["kernels"] == (1, 1) and launched["memsets"] == (0, 0)
 
 
 def test_the_columns_are_as_documented_and_rows_add_up_to_what_compare_says(pair):
