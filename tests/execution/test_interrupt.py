@@ -125,3 +125,18 @@ def test_processes_of_a_killed_command_end(tmp_path, slow_reports):
     child.kill()
     child.wait()
     assert all_ended(started)
+
+
+@both_signals
+def test_exports_in_threads_end_with_what_they_started(number, status, said, tmp_path, slow_reports):
+    """nsys is a script that starts a program: both end. A report is exported in a thread of the command itself."""
+    reports, env = slow_reports
+    started = tmp_path / "started"
+    Path(env["NSYS"]).write_text(
+        '#!/bin/sh\necho $$ > "$STARTED/$$"\nsleep 300 & echo $! > "$STARTED/$!"\nwait\n'
+    )
+    words = ["compare", *reports, "--json", tmp_path / "out.json"]
+    code = "from tracediff.cli.main import main\nimport sys\nsys.argv = ['tracediff', *sys.argv[1:]]\nmain()"
+    assert broken_off(code, words, number, tmp_path, started, **env) == (status, said)
+    assert len(list(started.iterdir())) >= 2 and all_ended(started)
+    assert not (tmp_path / "out.json").exists()

@@ -47,6 +47,7 @@ from tracediff.formats.bundle import (
     read_manifest,
     write_manifest,
 )
+from tracediff.formats.children import descendants
 from tracediff.formats.reports import export_report
 
 GRACE_S = 20.0  # between asking a process tree to end and killing it; nsys writes its report in it
@@ -82,7 +83,7 @@ class Child:
         return self.process.wait()
 
     def _others(self) -> set[int]:
-        return _tree(self.process.pid) | _marked(self.mark)
+        return descendants(self.process.pid) | _marked(self.mark)
 
 
 def start(
@@ -138,22 +139,6 @@ def _marked(mark: bytes) -> set[int]:
             if mark in entry.read_bytes().split(b"\0"):
                 found.add(int(entry.parent.name))
     return found
-
-
-def _tree(root: int) -> set[int]:
-    """Every descendant of a process at this moment."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(entry.parent.name)] = int(
-                entry.read_text(errors="replace").rpartition(")")[2].split()[1]
-            )
-    found, grown = {root}, True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= more
-        grown = bool(more)
-    return found - {root}
 
 
 def _signal(root: int, pids: set[int], number: signal.Signals) -> None:

@@ -197,11 +197,19 @@ class _Terminated(SystemExit):
 
 
 def _terminated(number: int, frame: object) -> None:
+    _end_children()
     raise _Terminated
+
+
+def _end_children() -> None:
+    """End exports that run in threads, so that nobody waits for them or finds them later."""
+    if "tracediff.formats.children" in sys.modules:
+        sys.modules["tracediff.formats.children"].end_all()
 
 
 def _leave(status: int) -> None:
     """End at once: threads may be in the middle of an export, and would be waited for."""
+    _end_children()
     if "tracediff.formats.files" in sys.modules:
         sys.modules["tracediff.formats.files"].discard_all()
     sys.stdout.flush()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracediff.errors import TracediffError
+from tracediff.formats import children
 from tracediff.formats.files import SQLITE
 from tracediff.formats.recognise import HEAD, NSYS_REPORT
 
@@ -189,6 +190,4 @@ def _export(
 
 
 def _run(nsys: Path, words: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(nsys), *words], capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
-    )
+    return children.run([str(nsys), *words], timeout_s)
