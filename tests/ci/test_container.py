@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,16 @@ def test_its_commands_make_a_program_that_compares(tmp_path: Path) -> None:
     assert tracediff.__version__ in said
     subprocess.run([program, *words], env=env, cwd=tmp_path, check=True)
     assert "Python GC" in (tmp_path / "report.html").read_text()
+
+
+def test_extras_that_are_named_are_there() -> None:
+    """Of an extra that is not, nothing can be built or installed: in pyproject.toml itself, and in what errors and pages say."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [
+        ROOT / "pyproject.toml",
+        ROOT / "README.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("tracediff/**/*.py"),
+    ]
+    named = re.findall(r"tracediff-gpu\[([\w,-]+)\]", "\n".join(path.read_text() for path in texts))
+    assert named and {one for group in named for one in group.split(",")} <= extras.keys()
