@@ -53,7 +53,7 @@ def compare_request(
     given = request.given()
     adds = _additions(given)
     words = [os.fspath(one) for one in (request.baseline, request.candidate) if one is not None]
-    reading = replace(request.reading(keep=keep), graph=request.what_if)
+    reading = replace(request.reading(keep=keep), graph="all" if request.what_if else "")
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     found, notes = _found(files, words, adds) if bundle is None else ([], [])
     files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
@@ -153,8 +153,6 @@ def show_request(
     request: ShowRequest, *, keep: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Show:
     """The same of one side. Raises `TracediffError`: those of `resolve`, `reduce_sides`, `show` and `read`."""
-    from msgspec.structs import replace
-
     from tracediff.companions.bench.compare import show_kpi
     from tracediff.companions.bench.read import read
     from tracediff.companions.files import within
@@ -165,10 +163,10 @@ def show_request(
     files = selected([resolve(os.fspath(request.capture))], request.selections())
     given = paths(request.kpi) or within(files[0], os.fspath(request.capture)).get("kpi", ())
     figures = [read(path) for path in given]
-    (side,) = reduce_sides(files, request.reading(keep=keep), progress)
+    (side,) = reduce_sides(files, replace(request.reading(keep=keep), graph="some"), progress)
     options = Options(extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
-    return replace(shown, kpi=show_kpi(figures))
+    return msgspec.structs.replace(shown, kpi=show_kpi(figures))
 
 
 def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] = lambda _: None) -> WhatIf:
@@ -180,7 +178,7 @@ def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] =
     )
     asked = parse_edits(without, scale, fuse, request.graph, request.ahead)
     files = selected([resolve(os.fspath(request.capture))], request.selections())
-    (side,) = reduce_sides(files, replace(request.reading(), graph=True), progress)
+    (side,) = reduce_sides(files, replace(request.reading(), graph="all"), progress)
     return what_if(side, asked, request.said(sides=1))
 
 

@@ -45,6 +45,7 @@ def rows(view: str, **tables: pl.DataFrame) -> list[dict[str, Any]]:
         "thread_share": NO_SHARES,
         "copies": NO_COPIES,
         "step_weight": STEPS,
+        "captured": captured(gil=(True, True), cuda_api=(True, False)),
         **tables,
     }
     return Alignment({name: lambda frame=frame: frame for name, frame in found.items()}).rows(view)
@@ -60,10 +61,10 @@ def test_every_file_is_a_view_or_part_of_one():
 
 
 RANGES = table(
-    "side place domain thread count ns outer_ns",
-    (0, "schedule", "", "executor", 2, 200, 200), (1, "schedule", "", "executor", 4, 1200, 1200),
-    (0, "sample", "", "executor", 2, 80, 20),  # 60 of it inside another range
-    (1, "detokenise", "", "worker", 8, 40, 40),
+    "side place domain thread count ns outer_ns wait_ns call_ns",
+    (0, "schedule", "", "executor", 2, 200, 200, 60, 20), (1, "schedule", "", "executor", 4, 1200, 1200, 800, 40),
+    (0, "sample", "", "executor", 2, 80, 20, 0, 0),  # 60 of it inside another range
+    (1, "detokenise", "", "worker", 8, 40, 40, 0, 0),
 )  # fmt: skip
 
 
@@ -75,6 +76,12 @@ def test_ranges_of_one_place_and_thread_are_one_row():
         ("sample", 1.0, 40.0, None, None, -40.0),  # gone
         ("detokenise", None, None, 2.0, 10.0, 10.0),  # new
     ]
+
+
+def test_what_of_a_range_is_waiting_and_calls_is_told_where_it_was_recorded():
+    (row, *_) = rows("aligned_range", ranges=RANGES)
+    names = [f"{side}_{what}_ns" for what in ("wait", "call") for side in ("baseline", "candidate")]
+    assert only(row, *names) == (30.0, 200.0, 10.0, None)
 
 
 def test_a_thread_of_several_ranks_counts_once_in_each_of_their_steps():
@@ -92,7 +99,7 @@ def test_rows_of_uncompared_strata_count_nothing():
 
 def test_equal_changes_have_one_order():
     alike = [
-        (side, *name, 2, 20, 20)
+        (side, *name, 2, 20, 20, 0, 0)
         for side in (0, 1)
         for name in (("a", "", "x"), ("a", "d", "x"), ("a", "", "y"), ("b", "", "x"))
     ]
@@ -100,7 +107,8 @@ def test_equal_changes_have_one_order():
         tuple(
             only(row, "place", "thread", "domain")
             for row in rows(
-                "aligned_range", ranges=table("side place domain thread count ns outer_ns", *shuffled)
+                "aligned_range",
+                ranges=table("side place domain thread count ns outer_ns wait_ns call_ns", *shuffled),
             )
         )
         for shuffled in (alike, alike[::-1], alike[3:] + alike[:3])

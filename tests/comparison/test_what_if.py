@@ -26,7 +26,7 @@ def side(folder, name: str, **program) -> Side:
         place = folder / f"{name}{number}"
         place.mkdir()
         trace = serving(steps=20, jitter_us=1, seed=ord(name[0]) + number, **program)
-        runs.append(Run(f"{name}{number}", [reduced(trace, place, graph=True)]))
+        runs.append(Run(f"{name}{number}", [reduced(trace, place, graph="all")]))
     return Side(name, runs)
 
 
@@ -72,7 +72,7 @@ def kernels(folder, name: str, **us: int) -> Side:
             now = end
         place = folder / f"{name}{number}"
         place.mkdir()
-        runs.append(Run(f"{name}{number}", [reduced(trace, place, graph=True)]))
+        runs.append(Run(f"{name}{number}", [reduced(trace, place, graph="all")]))
     return Side(name, runs)
 
 

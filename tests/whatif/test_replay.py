@@ -18,7 +18,7 @@ from tracediff.comparison.what_if import parse_edits
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.model.causes import CATEGORIES
-from tracediff.whatif.graph import GIL, stretches
+from tracediff.whatif.graph import GIL, MOST_OPS, stretches
 from tracediff.whatif.replay import GRAPH_GAP_NS, GRAPH_LAUNCH_NS, GRAPH_NODE_NS, edited, project, replay
 
 US = 1000
@@ -40,7 +40,7 @@ def loop(
 
 def after(trace: TraceBuilder, folder, **edits) -> tuple[set[int], set[int]]:
     """Step times before and after, us. Steps are alike, so each is one number."""
-    steps = project(reduced(trace, folder, graph=True), [one.edit for one in parse_edits(**edits)])
+    steps = project(reduced(trace, folder, graph="all"), [one.edit for one in parse_edits(**edits)])
     return set((steps.before // US).tolist()), set((steps.after // US).tolist())
 
 
@@ -89,7 +89,7 @@ def test_the_host_runs_a_step_ahead(tmp_path):
 
 def test_what_decides_a_step_sums_to_it(tmp_path):
     steps = project(
-        reduced(loop(sampled), tmp_path, graph=True),
+        reduced(loop(sampled), tmp_path, graph="all"),
         [one.edit for one in parse_edits(without=["host_work@plan"])],
     )
     assert (steps.deciding.sum(axis=2) == [steps.before, steps.after]).all()
@@ -130,7 +130,7 @@ def test_kernels_launched_one_by_one_become_a_graph(tmp_path):
     launch = GRAPH_LAUNCH_NS + 10 * GRAPH_NODE_NS
     # the 20 us before the first launch stay; the kernels follow the call that launches them; the wait takes its 7 us to return
     on_gpu = 10 * 5 * US + 9 * GRAPH_GAP_NS
-    steps = project(reduced(loop(step), tmp_path, graph=True), [one.edit for one in parse_edits(graph=True)])
+    steps = project(reduced(loop(step), tmp_path, graph="all"), [one.edit for one in parse_edits(graph=True)])
     assert set(steps.after.tolist()) == {20 * US + launch + on_gpu + 7 * US + 40 * US}
     decided = dict(zip(CATEGORIES, steps.deciding[1].T.tolist(), strict=True))
     assert set(decided["graph_internal"]) == {9 * GRAPH_GAP_NS} and set(decided["dependency"]) == {0}
@@ -185,15 +185,15 @@ def test_a_long_capture_is_replayed_in_stretches():
 
 
 def test_a_stretch_is_exact_and_ends_with_its_last_step(monkeypatch):
-    monkeypatch.setattr("tracediff.whatif.graph.MOST_OPS", 400)
-    graph = reduce_file(CAPTURES["graph_sleep"], Reading(threads=1, graph=True)).events
+    monkeypatch.setitem(MOST_OPS, "all", 400)
+    graph = reduce_file(CAPTURES["graph_sleep"], Reading(threads=1, graph="all")).events
     assert (replay(graph) == graph.time).all()
     assert len(np.unique(graph.stretch)) == 4 and len(graph.period) == 4
 
 
 @pytest.mark.parametrize("name", sorted(CAPTURES))
 def test_without_changes_every_event_keeps_its_time(name):
-    graph = reduce_file(CAPTURES[name], Reading(threads=1, graph=True)).events
+    graph = reduce_file(CAPTURES[name], Reading(threads=1, graph="all")).events
     assert (graph.source < graph.target).all() and (np.diff(graph.target) >= 0).all()
     assert (replay(graph) == graph.time).all()
     names = [""] * (int(graph.key.max()) + 1)
@@ -220,7 +220,7 @@ def test_what_the_holder_worked_before_it_was_asked_for_the_gil_is_no_wait(tmp_p
         return now + 200 * US
 
     trace = loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
-    steps = project(reduced(trace, tmp_path, graph=True), [])
+    steps = project(reduced(trace, tmp_path, graph="all"), [])
     decided = {name: set(ns.tolist()) for name, ns in zip(CATEGORIES, steps.deciding[0].T, strict=True)}
     assert decided["gil_wait"] == {50 * US} and decided["host_work"] == {20 * US}
 
@@ -243,12 +243,12 @@ def waits(path: Path) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_more_is_charged_to_the_gil_than_was_waited(tmp_path, seed):
     path = random_traces.trace(seed).write(tmp_path / "trace.sqlite")
-    within_waits(path, reduce_file(path, Reading(threads=1, graph=True)).events)
+    within_waits(path, reduce_file(path, Reading(threads=1, graph="all")).events)
 
 
 @pytest.mark.parametrize("name", ["graph_a1", "eager_a1", "tp2_a1"])
 def test_nor_in_a_capture(tmp_path, name):
-    within_waits(plain(name, tmp_path), reduce_file(CAPTURES[name], Reading(threads=1, graph=True)).events)
+    within_waits(plain(name, tmp_path), reduce_file(CAPTURES[name], Reading(threads=1, graph="all")).events)
 
 
 def within_waits(path: Path, graph: EventGraph) -> None:

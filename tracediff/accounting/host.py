@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.intervals import Intervals, Tally, chunks, cut, picked
+from tracediff.accounting.intervals import Intervals, Ints, Tally, chunks, covered, cut, picked, subtract
 from tracediff.accounting.walk import Gil, Hosts, Windows, active_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, run_sql, sql
@@ -53,7 +54,9 @@ def host_tables(
         "cuda_call", {"tid": tids, "period": step, "ns": ends - starts, "name": names, "nested": nested}
     )
     db.register("measured", {name: periods[name].to_numpy() for name in ("period", "stratum")})
+    db.register("inside_range", _inside(db, threads, hosts))
     run_sql(db, "accounting/range_of_step")
+    db.unregister("inside_range")
     found = {
         "counts": frame(db, sql("accounting/host_counts")),
         "ranges": frame(db, sql("accounting/host_ranges")),
@@ -77,6 +80,20 @@ def _nested(calls: Calls, mine: slice) -> npt.NDArray[np.bool_]:
     inside = np.zeros(len(latest), np.bool_)
     inside[1:] = calls.start[mine][1:] < latest[:-1]
     return inside
+
+
+_RANGES = "SELECT rowid AS row, start_ns, end_ns FROM range WHERE tid = ? ORDER BY start_ns, rowid"
+
+
+def _inside(db: duckdb.DuckDBPyConnection, threads: dict[int, Thread], hosts: Hosts) -> dict[str, Ints]:
+    """What of each range of a known thread are waits for the GIL, and CUDA calls outside of those: row (of `range`), wait_ns, call_ns."""
+    parts = [np.empty((3, 0), np.int64)]
+    for tid in sorted(threads):
+        table, host = frame(db, _RANGES, [tid]), hosts.thread(tid)
+        ranges = Intervals(table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
+        waits, calls = covered(ranges, host.gil_wait), covered(ranges, subtract(host.calls, host.gil_wait))
+        parts.append(np.stack((table["row"].to_numpy(), waits, calls)))
+    return dict(zip(("row", "wait_ns", "call_ns"), np.concatenate(parts, axis=1), strict=True))
 
 
 def _of_all_devices(table: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:

@@ -124,7 +124,8 @@ class Reduction:
                p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
-    ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each), outer_ns (in which no earlier range of the thread was open)
+    ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each), outer_ns (in which no earlier range of the thread was open),
+               wait_ns (in waits for the GIL), call_ns (in CUDA calls outside of those)
     apis       period (of the first device of a rank), stratum, api, kind, thread -> count, nested (of count, calls inside another call), ns, squares
     counts     period, what (row of `counted`) -> count, bytes: see accounting/counts.py; of threads' rows the period of the first device of a rank
     counted    what is counted in `counts`, a row a number: kind, name, thread, memory

@@ -311,6 +311,11 @@ class HostThread:
         return None if outer.all() else (np.flatnonzero(outer), start[outer])
 
     @cached_property
+    def calls(self) -> Intervals:
+        """Where the thread was in a CUDA call: a partition."""
+        return union(*self._calls)
+
+    @cached_property
     def gc(self) -> Intervals:
         """Where the thread ran a garbage collection."""
         return union(*self._read("SELECT start_ns, end_ns FROM gc WHERE tid = ?", "start_ns", "end_ns"))

@@ -16,6 +16,7 @@ import polars as pl
 import tracediff
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison import tables
+from tracediff.comparison.advice import advice
 from tracediff.comparison.cells import (
     Layout,
     cell_table,
@@ -135,6 +136,9 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         residual_ns=max(part.residual_ns for part in side.parts),
         stops=stops_of_one(steps.filter(phase=_main_phase(steps))),
         idle=causes,
+        advice=advice(
+            side, [row for _, row in kernel_list], ranges, launch.baseline, step_ns, step_ns - busy
+        ),
         idle_left_out=idle_left_out,
         idle_left_out_ns=idle_left_out_ns,
         kernels=[

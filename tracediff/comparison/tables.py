@@ -169,7 +169,7 @@ class StandardisedMeans:
         """Kind of trace -> whether each side captured it."""
         rows = [
             (kind, *(side.captured(kind) for side in self._sides), False)[:3]
-            for kind in ("gil", "gc", *KINDS)
+            for kind in ("gil", "gc", "cuda_api", *KINDS)
         ]
         return pl.DataFrame(
             rows, schema={"kind": pl.String, **dict.fromkeys(SIDES, pl.Boolean)}, orient="row"
@@ -281,7 +281,13 @@ def range_rows(standardised: StandardisedMeans) -> list[RangeRow]:
     rows = standardised.rows("aligned_range")
     for row in rows:
         row |= {f"{side}_mean_ns": _of_one(row, side) for side in standardised.names}
-    fields = {"count_per_step": "count", "ns_per_step": "ns", "mean_ns": "mean_ns"}
+    fields = {
+        "count_per_step": "count",
+        "ns_per_step": "ns",
+        "mean_ns": "mean_ns",
+        "gil_wait_ns": "wait_ns",
+        "calls_ns": "call_ns",
+    }
     return _rows(RangeRow, _with_sides(rows, "count", fields), range="place")
 
 

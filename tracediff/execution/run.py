@@ -274,7 +274,7 @@ def _reduce_file(
                     reduce_capture,
                     infer=reading.infer,
                     sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
-                    recorder=record if reading.graph else None,
+                    recorder=partial(record, of=reading.graph) if reading.graph else None,
                 )
             )
             reduction = capture.bounded(
@@ -300,7 +300,7 @@ def _without_domains(reduction: Reduction) -> Reduction:
     ranges = (
         reduction.ranges.with_columns(domain=pl.lit(""))
         .group_by(keys)
-        .agg(pl.col("count", "ns", "squares", "outer_ns").sum())
+        .agg(pl.col("count", "ns", "squares", "outer_ns", "wait_ns", "call_ns").sum())
     )
     return replace(reduction, ranges=ranges.sort(keys))
 

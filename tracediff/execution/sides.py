@@ -235,7 +235,9 @@ class Reading:
     threads: int | None = None
     host_only: bool = False  # measure the host, whatever GPU kernels there are
     keep: bool = False  # the events of some steps, to draw
-    graph: bool = False  # the graph of events, to replay
+    graph: Literal["", "some", "all"] = (
+        ""  # of which steps of a long capture the graph of events is made, to replay
+    )
     two_profilers: bool = False  # nsys and torch.profiler: only what both can say of ranges
     cached: bool = False  # what was read before is taken from the cache, and what is read now kept there
     only: Selection = ALL  # what of an export is measured; its ranks are those of the export alone

@@ -17,6 +17,9 @@ class RangeSide(msgspec.Struct, frozen=True):
     count_per_step: float
     ns_per_step: float
     mean_ns: float
+    # of ns_per_step; the rest is the thread's own work. None: not captured
+    gil_wait_ns: float | None = None
+    calls_ns: float | None = None  # in CUDA calls, outside of waits for the GIL
 
 
 class RangeRow(msgspec.Struct, frozen=True):

@@ -194,6 +194,34 @@ class ShowKpi(msgspec.Struct, frozen=True):
     rows: list[ShowFigure]
 
 
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What would make a step shorter, or where to look; times are ns per step unless they say otherwise.
+
+    graphs: `count_per_step` kernels are launched one by one, `share` of the step is GPU work. fuse: the kernels follow one another
+    `count_per_step` times, in `ns` together. Both with the step of the phase with the most time, replayed with the change.
+    long_kernel: the first of `kernels` takes `ns` per launch, the GEMM with the most time, the second, `other_ns`.
+    range_waits: of the `ns` in the range, `wait_ns` are waits for the GIL, `calls_ns` CUDA calls.
+    """
+
+    kind: Literal["graphs", "fuse", "long_kernel", "range_waits"]
+    text: str = ""  # the sentences
+    kernels: list[str] = []
+    category: str = ""
+    range: str = ""
+    thread: str = ""
+    count_per_step: float
+    share: float | None = None  # of the step, 0 to 1
+    ns: float | None = None
+    other_ns: float | None = None
+    wait_ns: float | None = None
+    calls_ns: float | None = None
+    phase: str = ""
+    before_ns: float | None = None
+    after_ns: float | None = None
+    low_ns: float | None = None  # 80 % range of after_ns
+    high_ns: float | None = None
+
+
 class Show(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report of one capture needs."""
 
@@ -208,6 +236,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     accounting: list[ShowCategory]  # absent: not captured, never zero
     residual_ns: int  # the largest |period - sum of categories| over all periods of all runs: 0
     idle: list[IdleCause]
+    advice: list[Advice] = []
     idle_left_out: int = 0  # smaller rows
     idle_left_out_ns: float = 0.0  # of these together, ns per step
     kernels: list[ShowKernel]

@@ -214,6 +214,22 @@ def _grids(row: KernelRow, context: Context) -> str:
     return units.arrow(one.grids[0] + (" ..." if len(one.grids) > 1 else "") for one in sides if one.grids)
 
 
+def kernel_time(rows: Sequence[KernelRow]) -> dict[str, float]:
+    """The time of all kernels of each side, ns per step."""
+    return {
+        side: sum(own.ns_per_step for row in rows for name, own in side_of(row) if name == side)
+        for side in _SIDES
+    }
+
+
+def _of_kernel_time(row: KernelRow, context: Context) -> str:
+    whole = context.known["kernel_time"]
+    sides = ((side, getattr(row, side)) for side in _SIDES)
+    return units.arrow(
+        units.share(own.ns_per_step if own else 0.0, whole[side]) for side, own in sides if own is not ABSENT
+    )
+
+
 def _layers(row: KernelRow, context: Context) -> str:
     return ", ".join(row.layers)
 
@@ -355,6 +371,7 @@ VALUES: dict[str, Value] = {
     "waited": lambda row, context: context.known["cells"][row.rank],
     "kernel": lambda row, context: context.known["cells"][id(row)],
     "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
+    "of_kernel_time": _of_kernel_time,
     "layers": _layers,
     "stratum": _stratum,
     "launched": lambda row, context: launch_words.name(row, 112),

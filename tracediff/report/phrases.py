@@ -13,6 +13,7 @@ from tracediff.model import Finding, Insight, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import show_words, units, words
+from tracediff.report.advice import text as advised
 from tracediff.report.causes import CAUSES, advice, idle_title, the_thread, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say
@@ -37,7 +38,8 @@ def with_titles(report: Show) -> Show:
         )
         for one in report.idle
     ]
-    report = with_sentences(replace(report, idle=idle))
+    told = [replace(one, text=advised(one)) for one in report.advice]
+    report = with_sentences(replace(report, idle=idle, advice=told))
     return replace(report, sentence=show_words.sentence(report))
 
 

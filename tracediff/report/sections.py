@@ -171,6 +171,12 @@ def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -
         said = [say("answer_hidden", both=units.arrow(sizes), mean=mean)]
     else:
         said = [say("answer_exposed")]
+    whole = fields.kernel_time(report.kernels)
+    shares = (
+        units.share(one.baseline_ns, whole["baseline"]),
+        units.share(one.candidate_ns, whole["candidate"]),
+    )
+    said.append(say("answer_share", both=units.arrow(shares), mean=mean))
     if one.partly:
         said.append(say("answer_partly", count=f"{len(one.partly)}"))
     elif any(len(side.names) > 1 for row in own for _, side in fields.side_of(row)):
@@ -453,7 +459,7 @@ def _kernels(report: Report) -> Section | None:
             found += _kernels_of(report, one, first=number == 0)
     else:
         every = list(report.kernels)
-        made = kernel_table(report, every, [at for at, _ in enumerate(every)], rows.LIMIT)
+        made = kernel_table(report, every, [at for at, _ in enumerate(every)], rows.LIMIT, every)
         found.append(replace(made, caption=say("kernels_of_one")))
     return _section("kernels", found, 1, gist=gist)
 
@@ -467,7 +473,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     def made(shown: rows.Shown[KernelRow], state: str, *, told: bool) -> Table:
         places = [known[id(row)] for row in shown.rows]
         out = kernel_table(
-            report, shown.rows, places, len(shown.rows), per, anchors=first, depth=1 if told else 2
+            report, shown.rows, places, len(shown.rows), one.rows, per, anchors=first, depth=1 if told else 2
         )
         name = " ".join(
             [
@@ -505,9 +511,9 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
 
 
 def kernel_table(
-    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, per: str = "", *, anchors: bool = True, depth: int = 1
+    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, every: Sequence[KernelRow], per: str = "", *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
-    """Kernels with what they open to. places: their rows in the result."""
+    """Kernels with what they open to. places: their rows in the result; every: all kernels of that step."""
     called, peaks = names.kernels(found[:limit], width=112), remarks.of_peak(report)
     notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
     number = dict(zip(map(id, found), places, strict=True))
@@ -518,6 +524,7 @@ def kernel_table(
     known = {
         "cells": cells,
         "of_peak": {id(row): peaks[at] for row, at in zip(found, places, strict=True) if at in peaks},
+        "kernel_time": fields.kernel_time(every),
     }
     return table(
         report, "kernels", found, per=per, known=known, limit=limit, ordered=True, depth=depth,

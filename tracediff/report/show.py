@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show
-from tracediff.report import blocks, drawn, lanes, sections, show_words, units, words, workloads
+from tracediff.report import advice, blocks, drawn, lanes, sections, show_words, units, words, workloads
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -39,7 +39,9 @@ def render_show_html(report: Show) -> str:
     report = neutral(report)
     books = show_words.books(report)
     asked = sections.asked(report)
-    first = [one for one in (sections.accounting(report), sections.waits(report)) if one is not None]
+    first = [
+        one for one in (sections.accounting(report), *advice.section(report), sections.waits(report)) if one
+    ]
     title = (
         report.chosen[0].text
         if report.chosen
@@ -186,6 +188,7 @@ def opening(report: Show, top: int) -> Section:
     notes = [Line(["Hidden: behind GPU work, so that it costs nothing."], "note")] if hidden else []
     parts = [
         Section("", say("show_parts"), [replace(_accounting(report, books), caption=""), *notes]),
+        *advice.section(report),
         *_waits(report, top),
     ]
     return Section("", report.sentence, [*(Line([text], "note") for text in facts), *parts])

@@ -36,7 +36,10 @@ OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, HELD, CROSS, PEER, JOIN = range(10)
 DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
 CAUSE = {name: number for number, name in enumerate(CATEGORIES)}
 
-MOST_OPS = 120_000  # of an export; of a longer capture some stretches of successive steps
+MOST_OPS = {
+    "all": 120_000,
+    "some": 20_000,
+}  # of an export; of a longer capture some stretches of successive steps
 STRETCHES = 4
 _FEW = 0.1  # quantile that stands for the shortest delay of a kind
 # Where a capture shows no delay of a kind: ns on an H200.
@@ -62,10 +65,11 @@ def record(
     places: Places,
     threads: dict[int, Thread],
     hosts: Hosts,
+    of: str = "all",
 ) -> EventGraph:
-    """The graph of an export; of a long one the graphs of some stretches, side by side. `timeline`: with streams."""
+    """The graph of an export; of a long one the graphs of some stretches, side by side. `timeline`: with streams; `of`: key of MOST_OPS."""
     parts = _Parts()
-    for low, high in stretches(timeline.units, MOST_OPS):
+    for low, high in stretches(timeline.units, MOST_OPS[of]):
         _Stretch(parts, timeline, periods, places, threads, hosts, low, high).build()
     return parts.graph()
 
@@ -489,8 +493,10 @@ class _Stretch:
                 holder = int(holders[held]) if held >= 0 else -1
                 taken = max(int(spans.start[held]), self._last_range(holder, begin)) if held >= 0 else begin
                 released = min(int(spans.end[held]), stop) if held >= 0 else stop
-                middle = np.array([(max(begin, int(spans.start[held])) + released) // 2])
-                label = self.hosts.thread(holder).label_at(middle) if holder >= 0 else np.array([-1])
+                label = np.array([-1])
+                if holder >= 0:
+                    middle = (max(begin, int(spans.start[held])) + released) // 2
+                    label = self.hosts.thread(holder).label_at(np.array([middle]))
                 inside = self.places.name(int(self.places.ids(label)[0]))
                 place[one] = self.parts.word(texts[one], self._role(host.tid), self._role(holder), inside)
                 other = self.host.get(holder)

@@ -188,24 +188,30 @@ def _drop_waits_after(graph: EventGraph, lag: Ints, calls: Mask) -> None:
     lag[(graph.kind == GIL) & gone[graph.target]] = DROPPED
 
 
+def following(graph: EventGraph) -> Ints:
+    """The next op on the stream of each one, -1 none; one value more than there are ops, -1."""
+    queue, edges = np.flatnonzero(graph.kind == QUEUE), np.flatnonzero(graph.kind == RUN)
+    ended_by = np.full(len(graph.time), -1)
+    ended_by[graph.target[edges]] = graph.op[edges]
+    found = np.full(len(graph.key) + 1, -1)
+    previous = ended_by[graph.source[queue]]
+    found[previous[previous >= 0]] = graph.op[queue[previous >= 0]]
+    return found
+
+
 def _fuse(graph: EventGraph, names: Sequence[str], lag: Ints, edit: Fuse) -> int:
     """Each kernel of the chain after the first goes, with its launch and what the thread does for it; the first takes the time of all."""
-    queue = np.flatnonzero(graph.kind == QUEUE)
     run = np.full(len(graph.key) + 1, -1)
     edges = np.flatnonzero(graph.kind == RUN)
     run[graph.op[edges]] = edges
-    ended_by = np.full(len(graph.time), -1)
-    ended_by[graph.target[edges]] = graph.op[edges]
-    following = np.full(len(graph.key) + 1, -1)  # the next op on the stream
-    previous = ended_by[graph.source[queue]]
-    following[previous[previous >= 0]] = graph.op[queue[previous >= 0]]
+    after_each = following(graph)
     wanted = [_named(graph, names, one) for one in edit.kernels]
     gone = np.zeros(len(graph.key) + 1, np.bool_)
     fused = 0
     for first in np.flatnonzero(wanted[0]).tolist():
         chain = [first]
         while len(chain) < len(wanted):
-            after = int(following[chain[-1]])
+            after = int(after_each[chain[-1]])
             if after < 0 or not wanted[len(chain)][after]:
                 break
             chain.append(after)

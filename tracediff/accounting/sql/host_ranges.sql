@@ -6,7 +6,11 @@
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
 --   outer_ns  BIGINT   ns in which no range of their thread that began before was open
-SELECT stratum, thread, place, domain, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns, sum(squares) AS squares, sum(outer_ns)::BIGINT AS outer_ns
+--   wait_ns   BIGINT   of ns, in waits of their thread for the GIL
+--   call_ns   BIGINT   of ns, in its CUDA calls, outside of those
+SELECT
+    stratum, thread, place, domain, sum(count)::BIGINT AS count, sum(ns)::BIGINT AS ns, sum(squares) AS squares, sum(outer_ns)::BIGINT AS outer_ns,
+    sum(wait_ns)::BIGINT AS wait_ns, sum(call_ns)::BIGINT AS call_ns
 FROM range_of_step
 GROUP BY ALL
 ORDER BY ALL;

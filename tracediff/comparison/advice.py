@@ -1,0 +1,170 @@
+"""What one capture advises: each only where its evidence is in the capture, and with what it would gain.
+
+| advice | where it is given |
+| graphs | the GPU waits, most kernels are launched one by one, and the replay with CUDA graphs is surely shorter |
+| fuse | small kernels that follow one another on a stream in one range; the replay with them as one, at the time of all, is shorter |
+| long_kernel | a kernel that only moves data or does arithmetic by element takes as long as the GEMM with the most time |
+| range_waits | a range whose thread spends a part of it worth telling on waits for the GIL |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from tracediff.accounting.reduction import EventGraph, Reduction
+from tracediff.comparison.what_if import phases
+from tracediff.execution.sides import Side
+from tracediff.kernels.names import category
+from tracediff.model.host import RangeRow
+from tracediff.model.kernels import LaunchSide
+from tracediff.model.result import WhatIfPhase
+from tracediff.model.show import Advice, ShowKernel
+from tracediff.stats.tests import MOSTLY
+from tracediff.whatif.graph import CAUSE, RUN
+from tracediff.whatif.replay import Edit, Fuse, Graph, following, project
+
+_IDLE = 0.2  # of the step
+_SMALL_NS = 10_000  # of a kernel that is worth fusing
+_CHAIN = 8  # kernels that one may replace
+_CHAINS = 3  # that are replayed
+_GAIN = 0.01  # of the step
+_SHARE = 0.02  # of the step, of one kernel
+_WAITS, _WAITED = 0.25, 0.05  # for the GIL: of a range; of the step
+_LIGHT = frozenset(
+    ("norm", "activation", "elementwise", "quantisation", "softmax", "rope", "reduction", "copy", "memset")
+)  # whose time is that of their bytes
+
+
+def advice(
+    side: Side,
+    kernels: Sequence[ShowKernel],
+    ranges: Sequence[RangeRow],
+    launch: LaunchSide,
+    step_ns: float,
+    idle_ns: float,
+) -> list[Advice]:
+    """What would make the step shorter, or says where to look: the largest gain first. `step_ns`, `idle_ns`: of the mean step."""
+    found = [*_waits(ranges, step_ns), *_long(kernels)]
+    if all(part.events is not None and len(part.events.period) for part in side.parts):
+        found += [*_graphs(side.parts, launch, idle_ns / step_ns if step_ns else 0.0), *_fused(side.parts)]
+    return sorted(found, key=_gain, reverse=True)
+
+
+def _gain(one: Advice) -> float:
+    """What it may take off a step, ns."""
+    if one.before_ns is not None and one.after_ns is not None:
+        return one.before_ns - one.after_ns
+    return one.wait_ns or one.count_per_step * ((one.ns or 0.0) - (one.other_ns or 0.0))
+
+
+def _replayed(parts: Sequence[Reduction], edit: Edit) -> WhatIfPhase:
+    """The phase with the most time."""
+    return phases(parts, [project(part, [edit]) for part in parts])[0]
+
+
+def _graphs(parts: Sequence[Reduction], launch: LaunchSide, idle: float) -> Iterator[Advice]:
+    if idle < _IDLE or launch.graph_coverage > 1 - MOSTLY:
+        return
+    found = _replayed(parts, Graph())
+    if found.high_ns < found.before_ns:
+        alone = launch.kernels_per_step * (1 - launch.graph_coverage)
+        yield _with(found, Advice(kind="graphs", count_per_step=alone, share=1 - idle))
+
+
+def _with(found: WhatIfPhase, advice: Advice) -> Advice:
+    """The advice with the step that was replayed."""
+    return replace(
+        advice, phase=found.phase, before_ns=found.before_ns, after_ns=found.after_ns, low_ns=found.low_ns, high_ns=found.high_ns
+    )  # fmt: skip
+
+
+def _fused(parts: Sequence[Reduction]) -> Iterator[Advice]:
+    chains, time, place = Counter[tuple[str, ...]](), Counter[tuple[str, ...]](), dict[tuple[str, ...], str]()
+    for part in parts:
+        assert part.events is not None
+        for names, ns, where in _small(part.events, part.keys["name"].to_list(), part.keys["kind"].to_list()):
+            chains[names] += len(names) - 1
+            time[names] += ns
+            place.setdefault(names, where)
+    steps = sum(len(part.events.period) for part in parts if part.events is not None)
+    for names, count in chains.most_common(_CHAINS):
+        found = _replayed(parts, Fuse(names))
+        if found.before_ns - found.after_ns >= _GAIN * found.before_ns:
+            fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=count / (len(names) - 1) / steps, ns=time[names] / steps)  # fmt: skip
+            yield _with(found, fused)
+
+
+def _small(
+    graph: EventGraph, names: Sequence[str], kinds: Sequence[int]
+) -> Iterator[tuple[tuple[str, ...], int, str]]:
+    """Chains of small kernels of one stream and range: names, their time together in ns, the range."""
+    edges = np.flatnonzero(graph.kind == RUN)
+    run = np.full(len(graph.key) + 1, -1)
+    run[graph.op[edges]] = edges
+    light = np.array(
+        [kind == 0 and category(name) in _LIGHT for name, kind in zip(names, kinds, strict=True)]
+    )
+    small = np.zeros(len(graph.key) + 1, np.bool_)
+    small[graph.op[edges]] = (
+        light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"]) & (graph.lag[edges] <= _SMALL_NS)
+    )  # fmt: skip
+    begun = graph.time[graph.source[run]]
+    step = np.argsort(graph.start)
+    within = np.searchsorted(graph.time[graph.start[step]], begun, side="right") - 1
+    small &= (within >= 0) & (
+        begun < graph.time[graph.end[step]][within]
+    )  # in a step that is known as a whole
+    begins = np.isin(graph.source[run], graph.start)  # a step
+    after = following(graph)
+    inner = np.zeros(len(graph.key) + 1, np.bool_)  # what follows another of its chain
+    linked = np.full(len(graph.key) + 1, -1)
+    for op in np.flatnonzero(small).tolist():
+        then = int(after[op])
+        if (
+            then >= 0
+            and small[then]
+            and not begins[then]
+            and _place(graph, run[op]) == _place(graph, run[then])
+        ):
+            linked[op], inner[then] = then, True
+    for op in np.flatnonzero(small & ~inner).tolist():
+        chain = [op]
+        while linked[chain[-1]] >= 0 and len(chain) < _CHAIN:
+            chain.append(int(linked[chain[-1]]))
+        if len(chain) > 1:
+            called = tuple(names[graph.key[one]] for one in chain)
+            yield called, int(graph.lag[run[chain]].sum()), _place(graph, run[op])
+
+
+def _place(graph: EventGraph, edge: int) -> str:
+    return str(graph.words[graph.word[edge]][0])
+
+
+def _long(kernels: Sequence[ShowKernel]) -> Iterator[Advice]:
+    gemm = next((row.baseline for row in kernels if row.category == "gemm" and row.baseline), None)
+    for row in kernels:
+        mine = row.baseline
+        light = row.category in _LIGHT and row.accounting == "compute" and row.share >= _SHARE
+        if light and gemm and mine and mine.mean_ns >= gemm.mean_ns:
+            yield Advice(
+                kind="long_kernel", kernels=[mine.names[0], gemm.names[0]], category=row.category, share=row.share,
+                count_per_step=mine.count_per_step, ns=mine.mean_ns, other_ns=gemm.mean_ns,
+            )  # fmt: skip
+            return
+
+
+def _waits(ranges: Sequence[RangeRow], step_ns: float) -> Iterator[Advice]:
+    """The innermost of the ranges that hold most of the waits."""
+    known = [(row, row.baseline, row.baseline.gil_wait_ns or 0.0) for row in ranges if row.baseline]
+    long = [
+        one for one in known if one[2] >= max(_WAITED * step_ns, _WAITS * one[1].ns_per_step) and one[2] > 0
+    ]
+    for row, side, waits in sorted(long, key=lambda one: (-one[2], one[1].ns_per_step))[:1]:
+        yield Advice(
+            kind="range_waits", range=row.range, thread=row.thread, count_per_step=side.count_per_step,
+            ns=side.ns_per_step, wait_ns=waits, calls_ns=side.calls_ns,
+        )  # fmt: skip
