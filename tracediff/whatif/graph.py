@@ -526,8 +526,9 @@ class _Stretch:
                     edges.append((asked, one, stop - begin))
                 host.own[one] = 0
             if edges:
-                source, segment, lag = (np.array([edge[column] for edge in edges]) for column in range(3))
-                self.parts.add(GIL, source, host.first + segment + 1, lag, CAUSE["gil_wait"], place[segment])
+                sources, segments, lags = (np.array([edge[column] for edge in edges]) for column in range(3))
+                ends = host.first + segments + 1
+                self.parts.add(GIL, sources, ends, lags, CAUSE["gil_wait"], place[segments])
 
     def _last_range(self, tid: int, instant: int) -> int:
         """When the innermost range of a thread last changed, up to an instant: it may hold the GIL while it waits for something."""
