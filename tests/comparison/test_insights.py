@@ -18,8 +18,6 @@ from tracediff.execution.sides import Run, Side
 from tracediff.model import RankSkew, Result
 from tracediff.report.phrases import remarks
 
-MS = 1000 * US
-
 
 def trace(schedules: Sequence[float], *, kernel_us: float = 100) -> TraceBuilder:
     """Steps of `_schedule` (us each), a launch of 5 us, then six kernels."""

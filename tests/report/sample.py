@@ -282,7 +282,6 @@ def _kernels() -> list[m.KernelRow]:
             "confirmed",
             confidence=0.86,
             q_value=0.011,
-            range=SCRIPT,
         ),
         row("exact", k([GEMM], 32, 318_400), k([GEMM], 32, 318_900), "gemm", "cutlass", q_value=0.48),
         row(

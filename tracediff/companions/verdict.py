@@ -12,15 +12,13 @@ from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.stats.moderated import PRIOR, Moderated, dealt_t, moderated
 from tracediff.stats.noise import permutation_p, splits
 from tracediff.stats.student import Floats
-from tracediff.stats.tests import benjamini_hochberg, detectable, runs_for
+from tracediff.stats.tests import ODD, ODD_PART, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
 ALPHA = 0.05
 PERMUTE = 4  # runs a side from which on dealing them out anew can show a change; of fewer everything is likely at best
 SAME = 0.01  # a delta within this part of the figure, and an interval within three times that, is no change
 _LEAST = 0.001  # of the largest figure: what changes less is never more than noise
-_WANTED = 0.02  # of the first figure: the change for which runs are advised
 _TELL_RELATED = 8  # iterations that tell whether neighbours are alike
-_ODD, _ODD_PART = 6.0, 0.03  # robust standard deviations from the median of the runs, and part of it
 _OF_ITERATIONS = 10.0  # degrees of freedom of the variance that the iterations of a run show
 _TWO_RUNS = 1.96 * np.sqrt(2)  # half-width of the difference of two runs over the standard deviation of a run
 
@@ -102,7 +100,7 @@ def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
     advised: int | None = 5
     if least is not None:
         advised = (
-            runs_for(error, figures.runs, _WANTED * base, PRIOR) if base and least > _WANTED * base else None
+            runs_for(error, figures.runs, WANTED * base, PRIOR) if base and least > WANTED * base else None
         )
     floor = float(figures.floor[at])
     if np.isnan(half):
@@ -146,7 +144,6 @@ def odd(values: Sequence[float]) -> list[int]:
     """Runs that lie apart from the others of their side, by number: one of five at most, else nobody can say which are odd."""
     runs = np.asarray(values, np.float64)
     middle = float(np.median(runs))
-    distance = np.abs(runs - middle)
-    spread = max(1.4826 * float(np.median(distance)), 0.005 * middle)
-    far = np.flatnonzero(distance > max(_ODD * spread, _ODD_PART * middle)).tolist()
+    spread = max(robust(runs - middle), 0.005 * middle)
+    far = np.flatnonzero(np.abs(runs - middle) > max(ODD * spread, ODD_PART * middle)).tolist()
     return far if len(far) <= len(runs) // 5 else []

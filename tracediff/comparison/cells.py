@@ -26,7 +26,7 @@ from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
-from tracediff.stats.tests import MOSTLY, PAIRS, PERMUTE
+from tracediff.stats.tests import MOSTLY, PAIRS, PERMUTE, RUNS_TELL
 
 LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
 _OFTEN = 2.0
@@ -144,7 +144,7 @@ class Part:
     @classmethod
     def of(cls, name: PartName, sample: Sample, noise: Noise, layout: Layout) -> Part:
         """With the estimate."""
-        least = layout.least if min(sample.runs) >= _RUNS_TELL and name != "tail" else None
+        least = layout.least if min(sample.runs) >= RUNS_TELL and name != "tail" else None
         return cls(name, sample, noise, estimate(sample, noise, layout.groups, least))
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> Estimate:
@@ -242,7 +242,6 @@ RARE_TIMES, RARE = (
     2.0,
     0.05,
 )  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
-_RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
 _PHI = 1.4  # error of a typical step, and so of the tail, over that of its blocks: variance x 1.7 to 3, as the middle half is cut out
 _LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
 _BEHIND = 0.02  # of a copy's time: with more of it behind other work, what is seen of it depends on when it was launched

@@ -20,7 +20,7 @@ from tracediff.comparison.tables import StandardisedMeans
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
-from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY
+from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY, NEARLY
 
 MOST = 3
 
@@ -49,8 +49,6 @@ def insights(
 
 
 # Host time that the GPU hides.
-
-_MOVED = 0.4  # of the change of idle time comes of what is hidden
 
 
 def hidden_host(
@@ -87,7 +85,7 @@ def hides(host: tuple[float, float], idle: tuple[float, float], least: float) ->
     if min(host) <= MOSTLY * max(host) or abs(change) < least:
         return False
     moved = idle[1] - min(idle[0] / host[0], 1.0) * host[1]
-    return moved * change > 0 and abs(moved) >= max(_MOVED * abs(change), least)
+    return moved * change > 0 and abs(moved) >= max(MOSTLY * abs(change), least)
 
 
 def _host_totals(
@@ -116,7 +114,6 @@ def _host_totals(
 # Kernels that are all slower by one factor.
 
 _KERNELS = 5
-_LEAST_FACTOR = 0.01
 
 
 def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -> Insight | None:
@@ -146,15 +143,12 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
     busy = after_ns / before_ns - 1 if before_ns else 0.0
     if busy * middle <= 0 or not 0.5 * abs(middle) <= abs(busy) <= 2 * abs(middle):
         return None  # kernels that run beside each other take longer each, and not together
-    if low * high <= 0 or min(abs(low), abs(high)) < _LEAST_FACTOR or high - low > 0.5 * abs(middle):
+    if low * high <= 0 or min(abs(low), abs(high)) < SURELY or high - low > 0.5 * abs(middle):
         return None
     return Insight("slower_clock", count=len(known), share=float(time.sum() / total), low=low, high=high)
 
 
 # A rank that comes last.
-
-_LAST = 0.7  # of the steps
-_MORE = 0.2  # than before
 
 
 def late_rank(
@@ -162,7 +156,7 @@ def late_rank(
 ) -> Insight | None:
     """The rank that the others wait for on the candidate, where it has a sure cause of its own."""
     after = next((one for one in skews if one.side == "candidate"), None)
-    if after is None or after.slowest is None or after.slowest_share < _LAST:
+    if after is None or after.slowest is None or after.slowest_share < NEARLY:
         return None
     row = next((one for one in ranks if one.rank == after.slowest), None)
     own = any(
@@ -176,7 +170,7 @@ def late_rank(
     if row is None or not own or row.baseline_last is None or row.candidate_caused_wait_ns is None:
         return None
     more = row.candidate_caused_wait_ns - (row.baseline_caused_wait_ns or 0.0)
-    if after.slowest_share - row.baseline_last < _MORE or more < SURELY * step.baseline_ns:
+    if row.baseline_last > MOSTLY or more < SURELY * step.baseline_ns:
         return None
     return Insight(
         kind="late_rank",

@@ -2,7 +2,7 @@
 
 A row of the kernel table is compared by the mean duration of its launches, whatever their number. The value of a run is the mean of
 its launches. With one or two runs a side the scatter of the launches is added. Launches of one run follow one another and are not
-independent: more than `_INDEPENDENT` of them make the mean of a run no surer.
+independent: more than `ENOUGH` of them make the mean of a run no surer.
 
 A row is sure as a place is (comparison/places.py): its false discovery rate over all rows that are tested is below 5 %, and the near
 end of its interval 1 % of the mean launch; likely so with up to three runs a side, confirmed with four.
@@ -25,9 +25,8 @@ from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.model.causes import CAPTURE, SURELY
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, benjamini_hochberg
+from tracediff.stats.tests import ALPHA, ENOUGH, MOSTLY, PERMUTE, benjamini_hochberg
 
-_INDEPENDENT = 20
 _LEAST = 5  # launches of each run, below which a row is not tested
 # measured: the mean of one to four launches differed by 6 % and 88 ns at most, of 45 kernels in pairs of identical runs
 _FACTOR, _LONG_NS = 1.5, 10_000.0
@@ -147,7 +146,7 @@ def _sample(launches: Launches, members: Index, weight: Floats) -> Sample:
         sd = np.where(known, deviation, usual) * mean
         many = count.sum(axis=1)
         squares = (weight**2 * sd**2 / count).sum(axis=1) / weight.sum() ** 2
-        variances.append(float((squares * np.maximum(1.0, many / _INDEPENDENT)).mean() / len(count)))
+        variances.append(float((squares * np.maximum(1.0, many / ENOUGH)).mean() / len(count)))
     return Sample(
         (values[0], values[1]),
         step_variance=(np.array(variances[:1]), np.array(variances[1:])),
@@ -233,11 +232,11 @@ def _ratios(launches: Launches) -> tuple[Floats, float]:
 def same_work(rows: Sequence[Match], launches: Launches) -> bool:
     """Whether all runs did the same: kernels with half of the time were launched exactly as often in each of them.
 
-    A few launches tell nothing of what a repeat would take: of runs that have less than `_INDEPENDENT`, False.
+    A few launches tell nothing of what a repeat would take: of runs that have less than `ENOUGH`, False.
     """
     kernels = np.array([is_kernel((*row.baseline, *row.candidate)[0].name) for row in rows], np.bool_)
     counts = np.concatenate(launches.count)[:, kernels]
     time = np.concatenate(launches.wall)[:, kernels].sum(axis=0)
-    if counts.sum(axis=1).min(initial=np.inf) < _INDEPENDENT:
+    if counts.sum(axis=1).min(initial=np.inf) < ENOUGH:
         return False
     return bool(time[(counts == counts[0]).all(axis=0)].sum() >= MOSTLY * time.sum() > 0)

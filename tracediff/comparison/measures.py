@@ -36,6 +36,7 @@ from tracediff.model import (
 )
 from tracediff.model.causes import BUSY, CAUSES, IDLE
 from tracediff.model.observed import Observed
+from tracediff.stats.tests import RUNS_TELL
 from tracediff.trace.threads import OUTSIDE, RESPONSE_ROLES
 
 STEP: Final = "step"
@@ -60,7 +61,6 @@ _PHASE = re.compile(rf"{PHASE}\Z", re.ASCII)
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
 _SLOWER = ("regressed", "likely_regressed")
-_LEAST_RUNS = 3  # a side, below which nothing is said of a tail
 _SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
     "- ", "__"
@@ -472,6 +472,6 @@ def _tail(measure: Measure, result: Result) -> Measured | None:
         for side in runs.values()
     )
     slower = max(one.host_speed or 1.0, 1.0)  # the times of steps are not at equal host speed
-    apart = min(len(before), len(after)) >= _LEAST_RUNS and min(after) > max(before) * slower
+    apart = min(len(before), len(after)) >= RUNS_TELL and min(after) > max(before) * slower
     sure = candidate - baseline if apart else 0.0
     return Measured(baseline, candidate - baseline, sure, sure)

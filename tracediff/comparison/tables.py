@@ -59,9 +59,11 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
-from tracediff.stats.tests import trimmed
+from tracediff.stats.tests import ENOUGH, LITTLE, robust, trimmed
 
-BUSY = 0.9  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
+BUSY = (
+    1 - LITTLE
+)  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
 MAX_SAMPLES = 4000
 MAX_GAP_ROWS = 400
 MAX_RANGES = 20  # of a thread role
@@ -572,7 +574,7 @@ def _outliers(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
         return [None] * len(rows)
     middle = float(np.median(array))
     step = max(row[name] for row in rows for name in _of_sides(row, "ns") if row[name] is not None)
-    spread = max(1.4826 * float(np.median(np.abs(array - middle))), 1e-4 * step, 1.0)
+    spread = max(robust(array - middle), 1e-4 * step, 1.0)
     return [None if value is None else (value - middle) / spread for value in values]
 
 
@@ -663,7 +665,6 @@ def _payloads(standardised: StandardisedMeans) -> list[PayloadRow]:
 # GPU metrics that nsys sampled: a row per metric and device, and how each device was sampled.
 
 # Samples that a run needs for its mean to be given: of 20, its standard error is about a fifth of their scatter.
-MIN_SAMPLES = 20
 # What is looked at first, as the beginning of a name in small letters.
 KEY = (
     "sms active", "sm active", "sm issue", "tensor active", "dram read", "dram write", "nvlink", "pcie", "gpc clock",
@@ -713,12 +714,12 @@ def _order(row: GpuMetricRow) -> tuple[int, str, int, int]:
 
 
 def _run_means(mine: pl.DataFrame, number: int, states: Collection[str], side: Side) -> list[float]:
-    """The mean of the samples in these states, of each run; empty where some run has fewer than `MIN_SAMPLES`."""
+    """The mean of the samples in these states, of each run; empty where some run has fewer than `ENOUGH`."""
     sums = (
         mine.filter((pl.col("side") == number) & pl.col("state").is_in(states))
         .group_by("run", maintain_order=True)
         .agg(pl.col("raw", "samples", "sum").sum())
-        .filter(pl.col("raw") >= MIN_SAMPLES)
+        .filter(pl.col("raw") >= ENOUGH)
     )
     means = {run: total / samples for run, _, samples, total in sums.iter_rows()}
     return [means[run] for run in sorted(means)] if len(means) == len(side.runs) else []

@@ -35,12 +35,22 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.stats.noise import NU, Estimate
 from tracediff.stats.student import quantile
-from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, detectable, holm, runs_for
+from tracediff.stats.tests import (
+    ALPHA,
+    MOSTLY,
+    ODD,
+    ODD_PART,
+    PERMUTE,
+    WANTED,
+    detectable,
+    holm,
+    robust,
+    runs_for,
+)
 
 LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
 AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
-WANTED = 0.02  # of the step: the change for which the advised number of runs is
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
@@ -412,8 +422,6 @@ def phase_fields(
     }
 
 
-_ODD = 6.0  # robust standard deviations from the other runs of its side
-_ODD_PART = 0.03  # of the step, at least
 _ODD_SPEED = 0.4  # log ratio: a host half as fast again is no longer taken out by a slope
 _LEAST_LEFT = 4  # runs of a side that stay for each one that is left out
 
@@ -430,7 +438,7 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
     one, found = judged[0], {}
     values, speed = one.typical.estimate.even, one.typical.sample.speed
     residual = np.concatenate([side[:, STEP] - np.median(side[:, STEP]) for side in values])
-    spread = max(1.4826 * float(np.median(np.abs(residual))), 0.005 * one.step_ns)
+    spread = max(robust(residual), 0.005 * one.step_ns)
     for side in (0, 1):
         own = values[side]
         if len(own) <= _LEAST_LEFT:
@@ -438,7 +446,7 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
         apart, slower = _from_others(own), np.zeros(len(own))
         if speed is not None:
             slower = _from_others(speed[side][:, None])[:, 0]
-        far = np.abs(apart[:, STEP]) > max(_ODD * spread, _ODD_PART * one.step_ns)
+        far = np.abs(apart[:, STEP]) > max(ODD * spread, ODD_PART * one.step_ns)
         far |= np.abs(slower) > _ODD_SPEED
         if far.sum() > len(own) // (_LEAST_LEFT + 1):
             continue

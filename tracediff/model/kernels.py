@@ -72,7 +72,6 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     ci_high_ns: float = ABSENT
     level: Evidence = ABSENT
     q_value: float | None = None
-    range: str | None = None
     block: int = -1  # rows of one changed block between kernels that stayed the same
     strata: list[KernelStratum] = []  # those with the most of its time, where steps are of several workloads
     per_launch: LaunchChange | None = None  # where no phase is judged, and each run has some launches

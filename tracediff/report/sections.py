@@ -558,8 +558,6 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
     if isinstance(report, Show):
         facts.append(("counts as", [Cell(palette.category(row.accounting).label)]))  # type: ignore[attr-defined]
     facts += [("counters", [Cell(text, link=anchor)]) for anchor, text in notes]
-    if row.range:
-        facts.append(("range", [Cell(row.range, code=True)]))
     found: list[Block] = [facts_of("kernel", facts)]
     strata = [one for one in row.strata if one.stratum < len(report.strata)]
     if strata:

@@ -14,7 +14,10 @@ ALPHA = 0.05  # of a test, of false discoveries, and of the ways to deal the run
 MOSTLY = 0.5  # what is most of something, wherever a rule says so: only one part can hold more
 NEARLY = 0.75  # what is nearly all of something
 LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
-ENOUGH = 20  # steps or launches a side, from which their own scatter says something
+ENOUGH = 20  # steps, launches or samples, from which their own scatter says something
+RUNS_TELL = 3  # runs a side from which their own scatter decides: it misses what differs between machines
+WANTED = 0.02  # of what is compared: the change for which a number of runs is advised
+ODD, ODD_PART = 6.0, 0.03  # robust standard deviations, and part of the whole, from which a run lies apart
 PERMUTE, PAIRS = (
     4,
     7,
@@ -24,6 +27,11 @@ PERMUTE, PAIRS = (
 def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
     """The change that such a standard error shows with the given power, from the noncentral t distribution."""
     return np.asarray(error * shift_for(df, quantile(df, 1 - alpha / 2), power))
+
+
+def robust(distances: Floats) -> float:
+    """The standard deviation of normal data whose distances from the middle have this median."""
+    return 1.4826 * float(np.median(np.abs(distances)))
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -12,13 +12,13 @@ from tracediff.companions.verdict import related
 from tracediff.companions.words import time
 from tracediff.model import Check
 from tracediff.stats.student import Floats
+from tracediff.stats.tests import robust
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.
 
 MIN_ITERATIONS = 20  # fewer tell no warm-up from noise
 BLOCK = 5  # iterations whose median is compared, or a fiftieth of the run
 CLEAR = 0.01  # of the steady median: below it a block is no warm-up
-_NORMAL = 1.4826  # standard deviation over median absolute deviation, normal data
 _MEDIAN = 1.2533  # standard error of a median over that of a mean
 _SLOW = 5.0  # robust standard deviations above the steady median that make single first iterations warm-up
 
@@ -35,7 +35,7 @@ class WarmUp:
 def spread(values: Floats) -> tuple[float, float]:
     """Return the median, and the standard deviation told by the median absolute deviation."""
     middle = float(np.median(values))
-    return middle, _NORMAL * float(np.median(np.abs(values - middle)))
+    return middle, robust(values - middle)
 
 
 def find_warm_up(values: Floats) -> WarmUp:
