@@ -12,10 +12,13 @@ import jsonschema
 import msgspec
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 from tests.cli.checks import files
 from tests.report import sample
 from tests.serving import serving
+from tests.tiny import FIXTURES
+from tracediff.cli.main import cli
 from tracediff.cli.options import progress
 from tracediff.companions.model import Result, decode
 from tracediff.model import encode
@@ -208,3 +211,23 @@ def test_a_second_file_of_a_kind_is_refused_and_none_is_lost(run, good, tmp_path
     code, _, err = run("compare", good, good, "--html", "a.html", "--html", "b.html")
     assert code == 2 and "'--html': given 2 times" in err
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_the_demo_writes_what_is_asked_for_as_compare_does(tmp_path, monkeypatch):
+    """The same bundle by either command gives the same comment; the page is written where nothing else is asked for."""
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli, ["demo", "-q", "--md", "demo.md", "--top", "3"]).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.md"]
+    words = [
+        "compare",
+        str(FIXTURES / "bundles/hog300"),
+        "-q",
+        "--md",
+        "own.md",
+        "--top",
+        "3",
+        "--policy",
+        "none",
+    ]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert (tmp_path / "demo.md").read_text() == (tmp_path / "own.md").read_text()

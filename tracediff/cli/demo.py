@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from tracediff.cli.options import Grouped, takes
+from tracediff.cli.outputs import Output, check
 from tracediff.cli.say import say
 from tracediff.errors import TracediffError
 
@@ -18,37 +21,34 @@ PAIRS: dict[str, tuple[str, str | None, str]] = {
 }  # fmt: skip
 
 
-@click.command()
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    default=Path("tracediff-report.html"),
-    show_default=True,
-    help="Where the report goes.",
-)
-@click.option("-f", "--overwrite", is_flag=True, help="Overwrite the report.")
+REPORT = Path("tracediff-report.html")
+
+
+@click.command(cls=Grouped)
 @click.option(
     "--pair", type=click.Choice(sorted(PAIRS)), default="gil", show_default=True, help="Which bundled pair."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-def demo(html: Path, overwrite: bool, pair: str, quiet: bool) -> None:
-    """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, write the report."""
+@takes(output=Output)
+def demo(pair: str, output: Output) -> None:
+    """Compare bundled H200 captures of a TensorRT-LLM shaped serving loop; print the verdict, and write what is asked for as `compare` does.
+
+    Without an output file, the page goes to tracediff-report.html.
+    """
     from tracediff.cli.compare import finish
-    from tracediff.cli.outputs import Output, check
     from tracediff.comparison.gates import Policy
     from tracediff.request import CompareRequest
     from tracediff.session import compare_request
 
-    output = Output(html=html, overwrite=overwrite, quiet=quiet)
+    output = output if output.files else replace(output, html=REPORT)
     check(output)
     baseline, candidate, what = PAIRS[pair]
-    if not quiet:
+    if not output.quiet:
         say(f"demo: {what}")
     folder = bundled()
     request = CompareRequest(
         baseline=folder / baseline, candidate=folder / candidate if candidate else None, cache=False
     )
-    sys.exit(finish(compare_request(request, keep=True), output, Policy()))
+    sys.exit(finish(compare_request(request, keep=output.draws_steps), output, Policy()))
 
 
 def bundled() -> Path:
