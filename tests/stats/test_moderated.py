@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracediff.stats.moderated import LONE_RUN, PRIOR, dealt_t, moderated
-from tracediff.stats.noise import permutation_p, splits
+from tracediff.stats.moderated import LONE_RUN, PRIOR, moderated
+from tracediff.stats.noise import dealt_t, permutation_p, splits
 
 NONE = np.zeros(1)
 
@@ -78,9 +78,9 @@ def test_exchanging_the_sides_changes_the_sign_and_nothing_else(seed: int, runs:
 def test_every_way_to_deal_the_runs_out_has_the_t_of_its_sides():
     """The first is the true one; 1 2 3 4 against 5 6 7 8: this and its mirror image, 2 of 70."""
     values, dealt = np.random.default_rng(2).normal(100, 10, (7, 3)), splits((4, 3))
-    t = dealt_t((values[:4], values[4:]), np.array([2.0, 3.0, 4.0]), dealt)
+    t = dealt_t((values[:4], values[4:]), np.array([2.0, 3.0, 4.0]) ** 2, PRIOR, dealt, len(values) - 2)
     for row, other in zip(t, dealt, strict=True):
         found = moderated((values[~other], values[other]), np.array([2.0, 3.0, 4.0]))
         assert row == pytest.approx(np.abs(found.delta) / found.error)
-    apart = dealt_t((column(1, 2, 3, 4), column(5, 6, 7, 8)), NONE + 1, splits((4, 4)))
+    apart = dealt_t((column(1, 2, 3, 4), column(5, 6, 7, 8)), NONE + 1, PRIOR, splits((4, 4)), 6)
     assert permutation_p(apart)[0] == pytest.approx(2 / 70)

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracediff.model import Evidence, Pair, Step, Verdict
-from tracediff.stats.moderated import PRIOR, Moderated, dealt_t, moderated
-from tracediff.stats.noise import permutation_p, splits
+from tracediff.stats.moderated import PRIOR, Moderated, moderated
+from tracediff.stats.noise import dealt_t, permutation_p, splits
 from tracediff.stats.student import Floats
 from tracediff.stats.tests import ODD, ODD_PART, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
@@ -57,7 +57,9 @@ def compare_runs(
     p = found.p
     if min(runs) >= PERMUTE:
         # whole runs are dealt out, so here they stay as they are
-        p = np.maximum(p, permutation_p(dealt_t((baseline, candidate), usual, splits(runs))))
+        p = np.maximum(
+            p, permutation_p(dealt_t((baseline, candidate), usual**2, PRIOR, splits(runs), sum(runs) - 2))
+        )
     elif min(runs) == 1:
         p = np.full(len(assumed), np.nan)
     return Figures(found, moderated(values, usual).half, p, benjamini_hochberg(p), runs)

@@ -3,7 +3,7 @@
 | insight | where it is said |
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take about the same part longer or shorter |
-| late_rank | a sure cause of one rank, which comes last in most steps, as it did not before |
+| late_rank | a sure cause of one rank, which comes last in nearly all steps, and did not in most before |
 | falls_behind, off_path | see off_path.py |
 """
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracediff.stats.noise import Bools
 from tracediff.stats.student import Floats, above, quantile
 
 PRIOR = 4  # runs that the usual scatter counts for
@@ -67,19 +66,6 @@ def moderated(
         p=2 * above(freedom, _t(delta, error)),
         df=freedom,
     )
-
-
-def dealt_t(values: tuple[Floats, Floats], usual: Floats, groups: Bools) -> Floats:
-    """|t| of every figure with the runs dealt out anew, (splits, figures)."""
-    every = np.concatenate(values)
-    every = every - every.mean(axis=0)  # without a common part, nothing cancels
-    other = groups.astype(np.float64)
-    many = other.sum(axis=1, keepdims=True), (1 - other).sum(axis=1, keepdims=True)
-    high, low = other @ every, (1 - other) @ every
-    squares = np.maximum((every**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0)
-    df = len(every) - 2
-    variance = (PRIOR * usual**2 + squares) / (PRIOR + df)
-    return _t(high / many[0] - low / many[1], np.sqrt(variance * (1 / many[0] + 1 / many[1])))
 
 
 def _t(delta: Floats, error: Floats) -> Floats:

@@ -381,15 +381,20 @@ def splits(runs: tuple[int, int], *, pairs: bool = False, seed: int = 0) -> Bool
 
 def permuted_t(found: Estimate, groups: Bools, *, pairs: bool = False) -> Floats:
     """|t| of every sum with the runs dealt out anew, (splits, sums): whole runs, at equal host speed."""
-    values = np.concatenate(found.even)
-    values = values - values.mean(axis=0)  # without a common part, nothing cancels
+    runs = len(groups[0])
+    return dealt_t(found.even, found.usual, NU, groups, runs // 2 - 1 if pairs else runs - 2)
+
+
+def dealt_t(values: tuple[Floats, Floats], usual: Floats, nu: float, groups: Bools, df: int) -> Floats:
+    """|t| of every figure with the runs dealt out anew, (splits, figures). usual: variance, which counts for `nu` degrees of freedom."""
+    every = np.concatenate(values)
+    every = every - every.mean(axis=0)  # without a common part, nothing cancels
     other = groups.astype(np.float64)
     many = other.sum(axis=1, keepdims=True), (1 - other).sum(axis=1, keepdims=True)
-    high, low = other @ values, (1 - other) @ values
+    high, low = other @ every, (1 - other) @ every
     delta = high / many[0] - low / many[1]
-    squares = np.maximum((values**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0)
-    df = len(values) // 2 - 1 if pairs else len(values) - 2
-    error = np.sqrt((NU * found.usual + squares) / (NU + df) * (1 / many[0] + 1 / many[1]))
+    squares = np.maximum((every**2).sum(axis=0) - high**2 / many[0] - low**2 / many[1], 0.0)
+    error = np.sqrt((nu * usual + squares) / (nu + df) * (1 / many[0] + 1 / many[1]))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(error == 0, np.where(delta == 0, 0.0, np.inf), np.abs(delta) / error)
 
