@@ -19,6 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 NUMBERS = (".json", ".csv")
+ALONE = (
+    "ncu/",
+    "trtexec/",
+    "latencies/",
+)  # two such files have reports of their own, without tables and post-mortem
 
 
 def cases() -> dict[str, list[str]]:
@@ -103,9 +108,10 @@ def save_one(name: str, arguments: list[str], folder: str) -> str:
     if name.startswith("pair-"):
         arguments = [arguments[0], *(_repeats(files, out.parent / "repeats") for files in arguments[1:])]
     files = ["--json", f"{out}/result.json", "--md", f"{out}/report.md", "--html", f"{out}/report.html"]
-    if arguments[0] in ("compare", "show"):
+    traces = not arguments[1].startswith(ALONE)
+    if traces:
         files += ["--tables", f"{out}/tables"]
-    if arguments[0] == "compare":
+    if traces and arguments[0] == "compare":
         files += ["--postmortem", f"{out}/postmortem.md"]
     text = io.StringIO()
     before = sys.argv
