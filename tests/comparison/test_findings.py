@@ -88,6 +88,32 @@ def test_the_function_that_a_cause_names_is_of_its_own_phase(tmp_path):
     ))  # fmt: skip
     found = [one for one in result.findings if one.cause == "launch_api"]
     assert [(one.where.phase, one.where.range, one.where.api) for one in found] == [
-        ("generation", "forward", None)
+        ("generation", "forward", "cudaLaunchKernel")
     ]
     assert found[0].delta_ns == pytest.approx(20_000, rel=0.6)
+
+
+def test_a_cause_names_the_function_that_grew_not_that_of_its_longest_piece(tmp_path):
+    """Each step launches one kernel in cuLaunchKernelEx, 20 us and once 900, and one in cudaLaunchKernel, 20 us and then 60."""
+
+    def program(launch_us: int) -> TraceBuilder:
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(25):
+            begin = now
+            for at, (call, us) in enumerate(
+                (("cuLaunchKernelEx", 900 if number == 12 else 20), ("cudaLaunchKernel", launch_us))
+            ):
+                launched = now + 1000 * us
+                trace.api(1, call, now, launched, corr=2 * number + at + 1)
+                trace.kernel(2 * number + at + 1, launched, launched + 100_000, name=f"kernel{at}")
+                trace.api(1, "cudaStreamSynchronize", launched, launched + 100_000)
+                now = launched + 100_000
+            trace.range(1, label(number, gen=4), begin, now)
+        return trace
+
+    result = compare(*(
+        Side(name, [Run(f"{name}{run}", [reduced(program(launch_us), tmp_path)]) for run in range(3)])
+        for name, launch_us in (("baseline", 20), ("candidate", 60))
+    ))  # fmt: skip
+    (found,) = [one for one in result.findings if one.cause == "launch_api"]
+    assert (found.where.api, found.delta_ns) == ("cudaLaunchKernel", pytest.approx(40_000))

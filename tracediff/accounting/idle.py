@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ _WORST = 20  # single gaps of a device that are kept
 _CELL = ("cause", "under", "thread", "place", "holder", "holder_place", "copy")
 _ENTRY = ("cause", "under", "thread", "place")
 
+_Key = TypeVar("_Key")
 # cause, under, role of the thread, place, role of the holder, its place, copy
 _Cell = tuple[int, int, int, int, int, int, int]
 
@@ -45,10 +47,11 @@ def idle_tables(
     """
     cells = _Cells(timeline, names)
     stratum = periods["stratum"].to_numpy()
+    phase = periods["phase"].rank("dense").to_numpy()
     units = []
     first_period = 0
     for unit, own in zip(timeline.units, gaps, strict=True):
-        sums = _Unit(unit, own, first_period, stratum, cells)
+        sums = _Unit(unit, own, first_period, stratum, phase, cells)
         for low, high in chunks(own.size, _BLOCK):
             parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
             sums.add(parts, low, high)
@@ -168,25 +171,27 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Longest:
-    """A piece."""
+    """A piece; all: ns of all pieces that it is the longest of."""
 
     ns: int
     start: int
     cell: int
     api: int
     period: int
+    all: int = 0
 
 
 class _Unit:
-    """Sums over the pieces of one unit. `first`: number of its first period."""
+    """Sums over the pieces of one unit. `first`: number of its first period; `stratum`, `phase`: of each period of the export."""
 
-    def __init__(self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, cells: _Cells) -> None:
+    def __init__(self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, phase: Ints, cells: _Cells) -> None:
         self._unit, self._gaps, self._first, self._stratum, self._cells = unit, gaps, first, stratum, cells
+        self._phase = phase[first : first + len(unit.step)]
         self._worst_gaps = _longest_gaps(gaps)
         self._is_worst = np.zeros(gaps.size, np.bool_)
         self._is_worst[self._worst_gaps] = True
         self._worst: dict[int, _Longest] = {}  # gap -> its longest piece
-        self._moments: dict[int, _Longest] = {}
+        self._moments: dict[tuple[int, int, int], _Longest] = {}  # by moment, CUDA function and phase
         self._sums: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 4]
         self._entries: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints]] = []
 
@@ -209,9 +214,12 @@ class _Unit:
         )
         self._add_entries(gap, np.array(self._cells.entry_of)[cells][which], ns, low, high)
         moment, which_moment = grouped(np.array(self._cells.moment_of)[cells])
-        for row in _firsts(which_moment[which], len(moment), ns, start).tolist():
-            found = _Longest(int(ns[row]), int(start[row]), int(cells[which[row]]), int(api[row]), int(period[gap[row]]))  # fmt: skip
-            _keep(self._moments, self._cells.moment_of[found.cell], found)
+        phase = self._phase[period[gap]]
+        rows, alike = picked_at(which_moment[which], api + 1, phase)
+        every = sum_by(alike, len(rows), ns)
+        for row, total in zip(_firsts(alike, len(rows), ns, start).tolist(), every.tolist(), strict=True):
+            found = _Longest(int(ns[row]), int(start[row]), int(cells[which[row]]), int(api[row]), int(period[gap[row]]), total)  # fmt: skip
+            _keep(self._moments, (self._cells.moment_of[found.cell], found.api, int(phase[row])), found)
         for row in np.flatnonzero(self._is_worst[low:high][gap]).tolist():
             found = _Longest(int(ns[row]), int(start[row]), int(cells[which[row]]), int(api[row]), int(period[gap[row]]))  # fmt: skip
             _keep(self._worst, int(gap[row]) + low, found)
@@ -301,15 +309,16 @@ class _Unit:
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def moments(self, texts: _Texts) -> pl.DataFrame:
-        """Of each cell the longest piece, the earliest of several: a place to jump to."""
+        """Of each cell in each CUDA function and phase the longest piece, the earliest of several: a place to jump to; and ns of all."""
         rows = []
         for one in sorted(self._moments.values(), key=lambda one: (-one.ns, one.start)):
             cause, _, *words = texts.known[one.cell]
             period = one.period + self._first
-            rows.append((cause, *words, one.start, one.start + one.ns, texts.apis.get(one.api, ""), period))
+            place = one.start, one.start + one.ns
+            rows.append((cause, *words, *place, texts.apis.get(one.api, ""), one.all, period))
         schema = {
             **dict.fromkeys(("cause", "thread", "place", "holder", "holder_place"), pl.String), "copy": pl.Boolean,
-            "start": pl.Int64, "end": pl.Int64, "api": pl.String, "period": pl.Int64,
+            "start": pl.Int64, "end": pl.Int64, "api": pl.String, "ns": pl.Int64, "period": pl.Int64,
         }  # fmt: skip
         return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -334,10 +343,10 @@ def _firsts(group: Index, groups: int, ns: Ints, start: Ints) -> Ints:
     return found
 
 
-def _keep(among: dict[int, _Longest], key: int, found: _Longest) -> None:
-    before = among.get(key)
-    if before is None or (-found.ns, found.start) < (-before.ns, before.start):
-        among[key] = found
+def _keep(among: dict[_Key, _Longest], key: _Key, found: _Longest) -> None:
+    before = among.get(key, found)
+    longest = min(before, found, key=lambda one: (-one.ns, one.start))
+    among[key] = longest if before is found else replace(longest, all=before.all + found.all)
 
 
 def _quantiles(group: Index, ns: Ints, count: Ints) -> list[npt.NDArray[np.float64]]:

@@ -123,7 +123,7 @@ class Reduction:
     gaps       stratum, cause, under, thread, place, previous, next -> count, ns, crossed_ns (of ns, where the ops before and after are of different streams),
                p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
-    moments    cause, thread, place -> the longest piece of it: start_ns, end_ns, number
+    moments    cause, thread, place, holder, holder_place, copy, api (CUDA function of pieces inside one, else ''), phase -> ns; of the longest piece start, end, number, rank
     ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each), outer_ns (in which no earlier range of the thread was open),
                wait_ns (in waits for the GIL), call_ns (in CUDA calls outside of those)
     apis       period (of the first device of a rank), stratum, api, kind, thread -> count, nested (of count, calls inside another call), ns, squares

@@ -153,9 +153,9 @@ class Describe:
         count = dict(events.iter_rows())
         place = idle_place(key, mine, m.idle.words)
         holder_place = key.where if key.cause == "gil_wait" else ""
-        longest, apis = _moments(longest_first(self._moments, key), m.sides, phase)
-        after = one.delta >= 0
-        api = (apis[after] or apis[not after]) if CAUSES[key.cause].calls else ""
+        pieces = longest_first(self._moments, key)
+        longest = _moments(pieces, m.sides)
+        api = _call(pieces, m.frame.steps, phase, one.delta) if CAUSES[key.cause].calls else ""
         without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
         facts = FindingFacts(
             host_only=self._host_only,
@@ -397,17 +397,25 @@ def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
     return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
-def _moments(longest: pl.DataFrame, sides: tuple[Side, Side], phase: str) -> tuple[list[Moment], list[str]]:
-    """The longest piece on each side, the candidate's first; the CUDA function that it lies in on both, where it is of the phase and alike in all runs."""
-    found, apis = [], ["", ""]
+def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:
+    """The longest piece on each side, the candidate's first."""
+    found = []
     for side in (1, 0):
-        mine = longest.filter(pl.col("side") == side)
-        for row in mine.head(1).iter_rows(named=True):
+        for row in longest.filter(pl.col("side") == side).head(1).iter_rows(named=True):
             run = sides[side].runs[row["run"]].name
             found.append(Moment(SIDES[side], run, row["start"], row["end"], step=row["number"]))
-        called = mine.filter(pl.col("phase") == phase)["api"].unique()
-        apis[side] = called[0] if len(called) == 1 else ""
-    return found, apis
+    return found
+
+
+def _call(pieces: pl.DataFrame, steps: pl.DataFrame, phase: str, delta: float) -> str:
+    """The CUDA function whose time per step of the phase changed most in the direction of `delta`; '' where none is known."""
+    many = steps.filter(phase=phase).group_by("side").len(name="steps")
+    mine = pieces.filter(pl.col("phase") == phase, pl.col("side") < 2, pl.col("api") != "").join(
+        many, on="side"
+    )
+    sign = pl.when((pl.col("side") == 1) == (delta >= 0)).then(1).otherwise(-1)
+    change = mine.group_by("api").agg(change=(sign * pl.col("ns") / pl.col("steps")).sum())
+    return next(iter(change.sort("change", "api", descending=[True, False])["api"]), "")
 
 
 # Kernel rows.

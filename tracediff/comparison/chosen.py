@@ -254,7 +254,9 @@ def described(
     side: Side, key: IdleKey, rows: pl.DataFrame, words: pl.DataFrame, moments: pl.DataFrame
 ) -> dict[str, Any]:
     """What a row says of idle time at a place: fields of `IdleCause` and `StepPlace`. rows: of the cell; moments: the pieces to choose from."""
-    longest = next(iter(longest_first(moments, key).head(1).to_dicts()), None)
+    pieces = longest_first(moments, key)
+    longest = next(iter(pieces.head(1).to_dicts()), None)
+    called = pieces.group_by("api").agg(pl.col("ns").sum()).sort("ns", "api", descending=[True, False])
     return {
         "cause": key.cause,
         "title": "",
@@ -262,7 +264,7 @@ def described(
         "thread": key.thread,
         "holder_thread": key.holder,
         "holder_range": key.where if key.cause == "gil_wait" else "",
-        "api": longest["api"] if longest and CAUSES[key.cause].calls else "",
+        "api": called["api"][0] if longest and CAUSES[key.cause].calls else "",
         "copies": key.copy,
         "longest": Moment(
             "baseline",

@@ -238,7 +238,7 @@ _KEY = ("cause", "thread", "holder", "where", "copy")
 
 
 def calls_of(sides: Sequence[Side], keys: Sequence[IdleKey]) -> list[list[str]]:
-    """The CUDA functions that the longest pieces of idle cells lie in; none of causes that are not inside a call."""
+    """The CUDA functions that idle cells lie in; none of causes that are not inside a call."""
     moments = stacked(sides, "moments").with_columns(
         where=pl.when(pl.col("cause") == "gil_wait")
         .then(pl.col("holder_place"))
