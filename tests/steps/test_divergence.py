@@ -45,6 +45,25 @@ def test_the_other_way_round_is_the_negative():
     assert causes == {("compute", ord("c"), ""): ([1], [-100])}
 
 
+def test_every_op_between_two_common_ones_has_its_own_time():
+    """`a` takes 100 more, `c` 100 and `d` 100 are new: none of them is charged with another's time."""
+    more = step("acdb", [0, 200, 300, 500], 800, {(400, 500): "host_work", (600, 800): "host_work"})
+    more.length[0] = 200
+    _, causes = diverge(BASE, more, align(BASE, more))
+    assert causes == {("compute", ord(op), ""): ([1], [100]) for op in "acd"}
+
+
+def test_of_ops_that_overlap_the_earlier_one_has_the_time():
+    """`c` runs beside `a` for 60 of its 100, and on beside `b` for 20."""
+    more = step("acb", [0, 40, 120], 420, {(220, 420): "host_work"})
+    _, causes = diverge(BASE, more, align(BASE, more))
+    assert causes == {
+        ("compute", ord("c"), ""): ([1, 2], [20, 20]),
+        ("compute", ord("b"), ""): ([2], [-20]),
+        ("host_work", -1, "here"): ([1], [-100]),
+    }
+
+
 def test_a_step_is_not_apart_from_itself():
     points, causes = diverge(BASE, BASE, align(BASE, BASE))
     assert {lag for _, lag in points} == {0} and causes == {}

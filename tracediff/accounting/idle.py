@@ -213,7 +213,7 @@ class _Unit:
             (at + (begin + self._first), cells[cell], sum_by(sums, size, ns)[some], count[some])
         )
         self._add_entries(gap, np.array(self._cells.entry_of)[cells][which], ns, low, high)
-        moment, which_moment = grouped(np.array(self._cells.moment_of)[cells])
+        _, which_moment = grouped(np.array(self._cells.moment_of)[cells])
         phase = self._phase[period[gap]]
         rows, alike = picked_at(which_moment[which], api + 1, phase)
         every = sum_by(alike, len(rows), ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -264,7 +264,7 @@ def _column(values: Ints) -> str:
 # Where two steps diverge: along the ops that both have, and by what.
 #
 # Both steps are cut where an op of the alignment begins. What a chunk between two cuts lasts longer on one side is a jump: its idle
-# time has the causes of the accounting, the rest is GPU time of the ops of the chunk.
+# time has the causes of the accounting, the rest is GPU time of the ops that ran in the chunk.
 
 
 MOST_POINTS, MOST_CAUSES = 400, 8
@@ -435,9 +435,14 @@ def diverge(
             cause = (at, (category, -1, place))
             found[cause] = found.get(cause, 0) + sign * ns
             busy[at] -= sign * ns
+    for side, sign, cut in ((one, -1, cuts[0]), (other, 1, cuts[1])):
+        for at, op, ns in _busy(side, cut):
+            cause = (at, (side.busy[op], side.rows[op], ""))
+            found[cause] = found.get(cause, 0) + sign * ns
+            busy[at] -= sign * ns
     for at, ns in enumerate(busy.tolist()):
-        if ns:
-            found[at, _op_of(one, other, anchors, at)] = ns
+        if ns:  # of an op that began in the step before
+            found[at, ("compute", -1, "")] = found.get((at, ("compute", -1, "")), 0) + ns
     causes: dict[Cause, tuple[list[int], list[int]]] = {}
     for (at, named), ns in sorted(found.items()):
         if ns:
@@ -447,22 +452,15 @@ def diverge(
     return points, causes
 
 
-def _op_of(one: StepOps, other: StepOps, anchors: Sequence[tuple[int, int]], at: int) -> Cause:
-    """The op that the GPU time of a chunk is of: the longest that one side alone has, else the common op that it begins with."""
-    begin = anchors[at - 1] if at else (-1, -1)
-    end = anchors[at] if at < len(anchors) else (len(one.names), len(other.names))
-    alone = [
-        (-int(side.length[op]), side.names[op], side, op)
-        for number, side in enumerate((one, other))
-        for op in range(begin[number] + 1, end[number])
-    ]
-    if alone:
-        *_, side, op = min(alone, key=lambda found: found[:2])
-    elif at:
-        side, op = one, begin[0]
-    else:
-        return ("compute", -1, "")
-    return (side.busy[op], side.rows[op], "")
+def _busy(step: StepOps, cut: Ints) -> Iterator[tuple[int, int, int]]:
+    """The GPU time of a step as (chunk, op, ns): of ops that overlap, the earlier one has the time."""
+    end = np.minimum(step.start + step.length, cut[-1])
+    begin = np.maximum(step.start, np.concatenate(([0], np.maximum.accumulate(end)[:-1])))
+    first = np.searchsorted(cut, begin, "right") - 1
+    last = np.searchsorted(cut, end, "left")
+    for op in np.flatnonzero(end > begin).tolist():
+        for at in range(first[op], last[op]):
+            yield at, op, int(min(end[op], cut[at + 1]) - max(begin[op], cut[at]))
 
 
 def thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
