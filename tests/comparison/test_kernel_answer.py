@@ -47,6 +47,22 @@ def test_one_kernel_and_several(tmp_path) -> None:
     )
 
 
+def test_a_kernel_is_judged_beside_its_own_time(tmp_path) -> None:
+    """Kernels of 200 us, then 250 (and 204), in steps of 100 ms: too little for a cause of the step, and the kernels changed all the same."""
+
+    def changed(kernel_us: int):
+        after = runs_of(tmp_path, f"b{kernel_us}", [100_000.0] * 2, jitter_us=0, kernel_us=kernel_us)
+        return compare(before, after, Options(kernels=("gemm_1",)))
+
+    before = runs_of(tmp_path, "a", [100_000.0] * 2, jitter_us=0)
+    result = changed(250)
+    assert not [one for one in result.findings if one.cause == "kernel_time" and one.level != "within_noise"]
+    (answer,) = result.kernel_answers
+    assert (answer.level, answer.phases[0].level) == ("likely", "likely")
+    assert {row.level for row in result.kernels} == {"likely"}
+    assert {row.level for row in changed(204).kernels} == {"within_noise"}  # 2 % of its time
+
+
 def test_a_name_that_no_kernel_has(tmp_path) -> None:
     with pytest.raises(TracediffError) as error:
         sides(tmp_path, "softmax")

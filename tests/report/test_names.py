@@ -35,6 +35,28 @@ def test_the_grid_is_inside_the_width_of_a_column() -> None:
     assert kernels([row("gemm"), row("gemm")]) == ["gemm", "gemm"]  # no grid is known
 
 
+def test_a_retuned_kernel_says_what_differs() -> None:
+    names = [
+        f"void at::native::reduce_kernel<(int){one}, at::native::sum_functor<float>>(T3)"
+        for one in (512, 128)
+    ]
+    one = replace(row(names[0], "1,1,1"), match="template", candidate=KernelSide([names[1]], 1.0, 10.0, 10.0))
+    assert kernels([one]) == ["reduce_kernel<sum_functor> [512 -> 128]"]
+    assert len(kernels([one], 32)[0]) == 32 and kernels([one], 32)[0].endswith(" [512 -> 128]")
+
+
+def test_of_rows_with_two_names_each_has_its_grid() -> None:
+    def renamed(*grids: str) -> KernelRow:
+        return replace(
+            row("gemm", grids[0]),
+            match="sequence",
+            candidate=KernelSide(["nvjet"], 1.0, 10.0, 10.0, grids=[grids[1]]),
+        )
+
+    rows = [renamed("4,1,1", "1,1,1"), renamed("8,1,1", "1,1,1")]
+    assert kernels(rows) == ["gemm [4,1,1] -> nvjet [1,1,1]", "gemm [8,1,1] -> nvjet [1,1,1]"]
+
+
 def test_arguments_say_nothing() -> None:
     assert short(NCCL) == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     assert short("[memcpy HtoD]") == "[memcpy HtoD]"

@@ -211,7 +211,7 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
 
 def _level(judged: Judged, phase: PhaseCells, cells: list[int]) -> Evidence:
     levels = [
-        one.level
+        one.of_row
         for one in judged.rows
         if one.phase is phase and one.part == "typical" and set(cells) & set(one.place.cells)
     ]

@@ -22,7 +22,7 @@ from tracediff.comparison.cells import STEP, IdleKey, Layout, Measured, Part, Pa
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
-from tracediff.model.causes import CAUSES, SURELY
+from tracediff.model.causes import CAUSES, OWN, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
 from tracediff.stats.tests import ALPHA, MOSTLY, benjamini_hochberg
@@ -70,6 +70,13 @@ class Judgement:
         return min(abs(self.low), abs(self.high)) if self.clear else 0.0
 
     @property
+    def of_row(self) -> Evidence:
+        """How sure it is that kernels or a layer take other time, however little of the step that is."""
+        itself = self.near >= OWN * max(self.baseline, self.candidate)
+        sure = self.q < ALPHA and itself and self.phase.steps.judged
+        return "likely" if sure and self.level == "within_noise" else self.level
+
+    @property
     def leads(self) -> bool:
         """Whether its step surely changed, and it holds most of that."""
         step = float(self.phase.part(self.part).estimate.delta[STEP])
@@ -101,8 +108,8 @@ class Judged:
         mine = [one for one in self.rows if cell in one.place.cells]
         if not mine:
             return "within_noise", float("nan")
-        best = min(mine, key=lambda one: (LEVELS.index(one.level), one.q))
-        return best.level, best.q
+        best = min(mine, key=lambda one: (LEVELS.index(one.of_row), one.q))
+        return best.of_row, best.q
 
 
 def places_of(measured: Measured) -> list[Place]:
@@ -290,7 +297,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     Launches are counted where the phase has enough steps to say anything.
     """
     levels: dict[tuple[str, int], tuple[Evidence, float]] = {
-        (one.phase.steps.phase, cell): (one.level, one.q)
+        (one.phase.steps.phase, cell): (one.of_row, one.q)
         for one in judged.rows
         if one.place.kind == "kernels" and one.part == "typical"
         for cell in one.place.cells

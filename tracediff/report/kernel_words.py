@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tracediff.model import KernelAnswer, Result
+from tracediff.model.causes import OWN
 from tracediff.report import names, units, words
 from tracediff.report.grammar import say
 
@@ -79,5 +80,5 @@ def none_changed(result: Result) -> str:
         rows=units.counted(still, "kernel row"),
         unknown=units.counted(unknown, "kernel row"),
         others=f"{unknown:,}",
-        limit=units.share(words.STILL),
+        limit=units.share(OWN),
     )

@@ -16,6 +16,7 @@ _TELLING = re.compile(
 _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 _PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
 _ROOM = 16  # characters of a name, below which it is not cut for its grids
+_TOLD = 3  # words that tell names apart
 _LEAST = 3  # characters that a shortened name must keep, else the full one is shown
 
 
@@ -64,9 +65,21 @@ def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> 
     """Name a kernel row: one name where both sides share it, else both with an arrow; both cut to `width`."""
     before, after = _one_side(row.baseline, shortened), _one_side(row.candidate, shortened)
     if before == after and shortened and row.match not in ("exact", "name"):
-        before, after = _one_side(row.baseline, False), _one_side(row.candidate, False)
+        full = _one_side(row.baseline, False), _one_side(row.candidate, False)
+        if apart := _apart(*full):
+            return cut(before, width - len(apart)) + apart if width else before + apart
+        before, after = full
     text = f"{before} -> {after}" if before and after and before != after else before or after
     return text if width is None else cut(text, width)
+
+
+def _apart(before: str, after: str) -> str:
+    """` [512 -> 128]`: the words, three at most, that tell apart two names which shorten alike; empty where their words do not pair."""
+    one, other = (re.findall(r"\w+", text) for text in (before, after))
+    differ = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
+    if len(one) != len(other) or not 0 < len(differ) <= _TOLD:
+        return ""
+    return f" [{' -> '.join(', '.join(words) for words in zip(*differ, strict=True))}]"
 
 
 def cut(text: str, width: int) -> str:
@@ -88,6 +101,10 @@ def kernels(rows: Sequence[KernelRow], width: int | None = None) -> list[str]:
 
 def _with_grids(row: KernelRow, width: int | None) -> str:
     sides = [_grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
+    before, arrow, after = kernel(row).partition(" -> ")
+    if len(sides) == 2 and arrow and "[" not in before:  # each name with its own
+        text = f"{before} [{sides[0]}] -> {after} [{sides[1]}]"
+        return text if width is None else cut(text, width)
     shape = f" [{' -> '.join(dict.fromkeys(sides))}]" if sides else ""
     room = None if width is None else width - len(shape)
     if room is not None and room < _ROOM:  # the name is worth more

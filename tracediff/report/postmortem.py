@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, KernelRow, Result, RunInput
 from tracediff.model.causes import CAUSES as ROWS
+from tracediff.model.causes import OWN
 from tracediff.report import (
     beside,
     document,
@@ -452,7 +453,9 @@ def _kernels(result: Result) -> list[list[Span]]:
 
     if still:
         small = worst <= NEGLIGIBLE * result.step.baseline_ns
-        text = f"{len(still):,} {of} changed by less than {units.share(words.STILL)} each, {scale.time(worst)} at most"
+        text = (
+            f"{len(still):,} {of} changed by less than {units.share(OWN)} each, {scale.time(worst)} at most"
+        )
         found.append(["unchanged kernels", largest(still), "ruled out" if small else "not ruled out", text])
     if unknown:
         text = f"{len(unknown):,} {of} scatter too much to say whether they changed, or were not tested"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
+from tracediff.model.causes import OWN
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -492,7 +493,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     elif one.still.rows or any(row.q_value is not None for row in one.unknown.rows):
         found.append(Line([kernel_words.none_changed(report)], "text" if text else "aside"))
     groups = (
-        (one.still, "unchanged", say("kernels_still", rows=units.counted(one.still.total, "kernel"), limit=units.share(words.STILL))),
+        (one.still, "unchanged", say("kernels_still", rows=units.counted(one.still.total, "kernel"), limit=units.share(OWN))),
         (one.unknown, "unknown", say("kernels_unknown", unknown=units.counted(one.unknown.total, "kernel"))),
     )  # fmt: skip
     for shown, state, title in groups:

@@ -333,18 +333,13 @@ def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
     return None if row.level == "within_noise" and row.q_value is None else row.level
 
 
-STILL = (
-    0.05  # of a kernel's time: within it lies the whole interval of what is shown not to have changed by more
-)
-
-
 def still(row: KernelRow) -> bool:
-    """Whether a row is the same, or a tested one is shown to have changed by less than STILL; else it changed, or the runs cannot tell."""
+    """Whether a row is the same, or a tested one is shown to have changed by less than OWN; else it changed, or the runs cannot tell."""
     if not row.delta_ns and row.level == "within_noise":
         return True
     longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
     reach = max(abs(row.ci_low_ns), abs(row.ci_high_ns))
-    return tested_level(row) == "within_noise" and reach <= STILL * longest
+    return tested_level(row) == "within_noise" and reach <= causes.OWN * longest
 
 
 def problems(result: Result) -> list[tuple[str, str]]:
