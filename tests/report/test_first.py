@@ -168,7 +168,7 @@ def test_parts_have_their_own_signs_and_one_unit() -> None:
     one = result("regressed", seen(20_000, 21_000, 80, more, less), more, less)
     assert headline(one).text == (
         "Slower with pr: generation step 20.0 -> 21.0 ms (+1.00 ms, +5.0 %)."
-        " +1.50 ms of it: host work in _schedule; -0.400 ms of it: launch calls in forward."
+        " +1.50 ms: host work in _schedule; -0.400 ms: launch calls in forward."
     )
 
 

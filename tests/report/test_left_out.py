@@ -93,46 +93,46 @@ def test_what_is_small_is_one_line() -> None:
     assert "(mixed step, 4 context requests" in alone
 
 
+def noted(mix: Mix, many: tuple[int, int] = (40, 40)) -> str:
+    """The note on a baseline of 10 ms; at equal work the candidate takes `speed_ns` more."""
+    result = with_strata(stratum((3, 3), (1.0, 1.0), ""))
+    equal = {"baseline_ns": 10e6, "candidate_ns": 10e6 + mix.speed_ns, "steps": Pair(*many)}
+    return mix_note(
+        msgspec.structs.replace(result, mix=mix, step=msgspec.structs.replace(result.step, **equal))
+    )
+
+
 def test_what_the_raw_means_differ_by() -> None:
     def note(*parts: float) -> str:
         mix, speed, left = (part * 1e6 for part in parts)
-        found = Mix(10e6, 10e6 + mix + speed + left, mix, speed, left)
-        return mix_note(msgspec.structs.replace(with_strata(stratum((3, 3), (1.0, 1.0), "")), mix=found))
+        return noted(Mix(10e6, 10e6 + mix + speed + left, mix, speed, left))
 
     assert note(1.32, 2.35, 0) == (
-        "The raw means differ by +3.67 ms; 1.32 ms of that comes from a different mix of requests, "
-        "2.35 ms from steps of the same kind, first uses of kernels among them."
+        "As recorded, a mean step takes 10.0 -> 13.7 ms (+3.67 ms): "
+        "+2.35 ms at equal work (compared), +1.32 ms from another mix of requests."
     )
-    assert note(-1, 3, 1) == (
-        "The raw means differ by +3.00 ms: steps of the same kind, first uses of kernels among them add 3.00 ms, a different mix of requests takes 1.00 ms off, "
-        "steps that were not compared add 1.00 ms."
+    assert note(-1, 3, 0.5) == (
+        "As recorded, a mean step takes 10.0 -> 12.5 ms (+2.50 ms): +3.00 ms at equal work (compared), "
+        "-1.00 ms from another mix of requests, +0.500 ms from steps that were not compared."
     )
-    assert note(0.09, 3, 0) == ""  # less than 1 % of the mean
-    # parts too small to name are most of a small difference: 2 - 1.95 + 0.09 = 0.14 ms
-    assert note(-1.95, 2, 0.09) == (
-        "The raw means differ by +0.140 ms: steps of the same kind, first uses of kernels among them add 2.00 ms, "
-        "a different mix of requests takes 1.95 ms off, the rest adds 0.090 ms."
+    assert note(0.09, 3, 0).endswith(
+        ": +3.00 ms at equal work (compared), +0.090 ms from another mix of requests."
     )
+    assert note(0.009, 3, 0) == ""  # 13.0 ms, recorded and at equal work
 
 
 def test_how_often_first_uses_occur_is_told() -> None:
     found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(3, 9))
-    result = with_strata(stratum((40, 41), (1.0, 1.0), ""))
-    step = msgspec.structs.replace(result.step, steps=Pair(40, 41))
-    assert mix_note(msgspec.structs.replace(result, mix=found, step=step)) == (
-        "The raw means differ by +2.00 ms; 1.50 ms of that comes from more first uses of kernels "
-        "(3 of 40 steps before, 9 of 41 now), 0.500 ms from steps of the same kind, first uses of kernels among them."
+    assert noted(found, (40, 41)) == (
+        "As recorded, a mean step takes 10.0 -> 12.0 ms (+2.00 ms): +0.500 ms at equal work (compared), "
+        "+1.50 ms from more first uses of kernels (3 of 40 steps before, 9 of 41 now)."
     )
 
 
 def test_first_uses_that_are_as_frequent_are_not_called_more() -> None:
     """Of 40 steps 8 had them, of 80 now 10: fewer, and yet they take more time."""
     found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(8, 10))
-    result = with_strata(stratum((40, 80), (1.0, 1.0), ""))
-    step = msgspec.structs.replace(result.step, steps=Pair(40, 80))
-    assert "1.50 ms of that comes from first uses of kernels in other kinds of steps, " in mix_note(
-        msgspec.structs.replace(result, mix=found, step=step)
-    )
+    assert noted(found, (40, 80)).endswith(", +1.50 ms from first uses of kernels in other kinds of steps.")
 
 
 def test_a_result_that_knows_no_shares_tells_the_steps() -> None:

@@ -149,11 +149,13 @@ def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> N
     assert "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to say" in " ".join(
         text.split()
     )
-    assert "Kernels that differ most; none beyond noise" in text  # and those three are listed
+    assert (
+        "Kernels that differ most, in the mean step; none beyond noise" in text
+    )  # and those three are listed
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
     text = render(msgspec.structs.replace(whole, kernels=untested, phases=unjudged))
-    assert "Kernels that differ most; the steps are too few to test them" in text
+    assert "Kernels that differ most, in the mean step; the steps are too few to test them" in text
     text = render(msgspec.structs.replace(whole, kernels=untested))
     assert "not tested, as they depend on the shapes of the steps" in " ".join(text.split())
     assert "changed by less than" not in text and "within noise" not in text.partition("Kernels that")[2]

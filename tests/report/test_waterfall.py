@@ -79,16 +79,16 @@ def test_a_category_that_the_accounting_compares_keeps_its_delta() -> None:
         bar.key: bar for bar in waterfall.build(msgspec.structs.replace(result, accounting=accounting)).bars
     }
     assert (bars["gc"].captured, bars["gc"].delta_ns) == (True, 27_500)
-    assert bars["gc"].note.startswith("not captured on the baseline")
+    assert bars["gc"].note.startswith("none seen on the baseline")
 
 
 def test_not_captured_is_said_and_has_no_size() -> None:
     figure = waterfall.build(sample.minimal())
     assert [(bar.key, bar.captured, bar.note) for bar in figure.shown[1:-1]] == [
-        ("gc", False, "not captured"),
+        ("gc", False, "none seen"),
         ("gil_wait", False, "not captured"),
     ]
-    assert waterfall.notes(figure)[1:] == ["Python GC: not captured.", "GIL wait: not captured."]
+    assert waterfall.notes(figure)[1:] == ["Python GC: none seen.", "GIL wait: not captured."]
 
 
 def test_the_text_figure_places_bars_end_to_end() -> None:

@@ -13,7 +13,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import RARE_TIMES, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
-from tracediff.comparison.places import SURE, Judgement, Place
+from tracediff.comparison.places import SURE, Judged, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
@@ -139,6 +139,15 @@ class Describe:
         counts = self._m.kernels.differs[one.phase.steps.phase]
         return any(counts[self._row[cell]] for cell in one.place.cells)
 
+    def synchronising(self, judged: Judged) -> dict[tuple[str, str], float]:
+        """By phase and range, by how much longer the typical step surely waits in synchronising calls, ns."""
+        found = {}
+        for one in judged.rows:
+            key = self._key.get(one.place.cells[0])
+            if key and key.cause == "host_sync" and one.part == "typical" and one.clear:
+                found[one.phase.steps.phase, key.where] = one.delta
+        return found
+
     def __call__(self, one: Judgement) -> Candidate:
         """The candidate of one judged place."""
         return self._of_idle(one) if one.place.kind == "idle" else self._of_kernels(one)
@@ -211,7 +220,7 @@ class Describe:
         some = [float((stops & (of == at)).sum()) / runs[at] for at in (0, 1)]
         if not any(some):
             return None
-        every = [float((rest & (side == at)).sum()) / runs[at] for at in (0, 1)]
+        every = [float((one.phase.steps.inside & (side == at)).sum()) / runs[at] for at in (0, 1)]
         return RareFact(some[0], some[1], every[0], every[1], float(typical.delta[cell]))
 
     def _of_kernels(self, one: Judgement) -> Candidate:

@@ -15,7 +15,7 @@ The same place in several phases, or in typical and in rare steps, is one cause 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -561,6 +561,22 @@ def loading_code(candidates: list[Candidate], structure: Sequence[StructureRow])
     return out
 
 
+def synchronising(
+    candidates: list[Candidate], structure: Sequence[StructureRow], waits: Mapping[tuple[str, str], float]
+) -> list[Candidate]:
+    """A range that launches other kernels synchronises otherwise as well, where the GPU waits for that there: `waits`, by phase and range."""
+    called = {row.phase: row for row in structure if row.kind == "synchronisations"}
+    out = []
+    for one in candidates:
+        row = called.get(one.phase) if one.facts.launched else None
+        change = waits.get((one.phase, one.where.range or ""), 0.0)
+        if row and change * (row.candidate - row.baseline) > 0:
+            fact = CallFact(row.name, row.baseline, row.candidate)
+            one = replace(one, facts=one.with_facts(synchronised=fact))
+        out.append(one)
+    return out
+
+
 def beside_other_work(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
     """Ops that lost or won their overlap with others, with the streams per step where their number changed."""
     streams = {
@@ -683,6 +699,7 @@ def find(
     ]
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
     found = related(beside_other_work(candidates, structure), launch, structure, spoken)
+    found = synchronising(found, structure, describe.synchronising(judged))
     causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:_MOST]]

@@ -74,13 +74,14 @@ class SideFiles:
 def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideFiles, Bundle | None]:
     """Both sides; a capture bundle alone holds both, and comes back as well.
 
-    Raises `TracediffError`: candidate-missing and those of `resolve` and `read_bundle`.
+    Raises `TracediffError`: candidate-missing, other-input and those of `resolve` and `read_bundle`.
     """
     if candidate is not None:
         one, other = split_label(baseline)[1], split_label(candidate)[1]
         return resolve(baseline, other), resolve(candidate, one), None
     path = _existing(Path(baseline))
     if not is_bundle(path):
+        refuse_other(path)
         raise TracediffError(
             "candidate-missing",
             f"{baseline}: only a capture bundle can be compared alone",
@@ -268,9 +269,10 @@ def _no_other_export(folder: Path) -> None:
 def _without_exports(folder: Path, entries: Sequence[Path]) -> TracediffError:
     others = {kind: files for kind, files in _held(entries).items() if not kind.side}
     if not others:
+        files = ", ".join(SUFFIXES)
         return TracediffError(
             "empty-folder",
-            f"{folder.name or folder}: no export in this folder ({', '.join(SUFFIXES)})",
+            f"{folder.name or folder}: no export in this folder ({files}; nsys's tables as .parquet)",
             fix="nsys export --type sqlite REPORT.nsys-rep",
         )
     return TracediffError(

@@ -239,6 +239,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     launched: CallFact | None = (
         None  # kernels per step of the cause's range, where its kernels alone came or went
     )
+    synchronised: CallFact | None = None  # with them synchronising calls of that range
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
     memory: list[str] = []  # of copies, that of most bytes on each side; '' not told
     match: str = ""  # how the kernels of both sides were matched

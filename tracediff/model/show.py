@@ -83,7 +83,7 @@ class IdleCause(msgspec.Struct, frozen=True):
     thread: str
     holder_thread: str  # of a wait for the GIL
     holder_range: str
-    api: str  # the CUDA function that the longest piece lies in
+    api: str  # the CUDA function in which most of it lies
     longest: Moment | None
     query: str  # SQL for `tracediff query`: the steps that have most of it
     on_rank: int | None = None  # the rank that has most of it, where there are several and one does
@@ -129,7 +129,7 @@ class StepPlace(msgspec.Struct, frozen=True):
     thread: str = ""
     holder_thread: str = ""  # of a wait for the GIL
     holder_range: str = ""
-    api: str = ""  # the CUDA function that the longest piece of the run lies in
+    api: str = ""  # the CUDA function that most of it lies in
     kernel: str = ""
     copies: bool = False  # launch calls that copy
     longest: Moment | None = None  # where the longest piece of the run lies in this step

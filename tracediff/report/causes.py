@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 
 from tracediff.kernels.names import GROUPS, category
-from tracediff.model import CallFact, Finding, FindingPart, Shares
+from tracediff.model import CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.model.show import IdleCause
+from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.escape import shorten
-from tracediff.report.grammar import say
+from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.units import counted
 
 
@@ -22,8 +22,8 @@ from tracediff.report.units import counted
 class CauseWords:
     """Words and colours of a cause.
 
-    label: on charts. name: in prose. light, dark: the colour of a category in both themes. title: what a finding of it is
-    called, with the fields that report/causes.py fills. next: what to do about it.
+    label: on charts. name: in prose. light, dark: the colour of a category in both themes. next: what to do about it. What a
+    finding of it is called is a pattern of report/grammar.py.
     """
 
     key: str
@@ -33,7 +33,6 @@ class CauseWords:
     light: str = ""
     dark: str = ""
     meaning: str = ""
-    title: str = ""
     next: str = ""
 
 
@@ -45,73 +44,58 @@ CAUSES: dict[str, CauseWords] = {
                    "A compute kernel was running."),
         CauseWords("comm", "exposed comm", "exposed communication", _BUSY, "#2f2a75", "#cdc9fb",
                    "Only communication kernels (NCCL, all-reduce) were running.",
-                   "communication {kernel}: {numbers}",
                    "compare ranks: time in a collective is mostly waiting for the rank that comes last"),
         CauseWords("memcpy", "exposed copies", "exposed copies", _BUSY, "#a496cf", "#7f73ad",
                    "Only copies or memory sets were running.",
-                   "{kernel}: {numbers}",
                    "find the copy's launching range; overlap it, or drop it"),
         CauseWords("launch_latency", "launch latency", "launch latency", _DEVICE, "#1c6e6a", "#6cc4bd",
                    "The launch had returned, nothing else was in the way, and the op had not started.",
-                   "launch latency {place}",
                    "the GPU was empty when the work came: launch earlier (overlap scheduler) or use CUDA graphs"),
         CauseWords("dependency", "dependency", "dependency wait", _DEVICE, "#45958f", "#499f98",
                    "The op had been launched; it waited for work before it in its stream or another, an event, a device or a rank.",
-                   "launched work waits {waits} {place}",
                    "look at what the op waited for: the work before it, another stream, an event, a peer"),
         CauseWords("graph_internal", "inside graphs", "inside graphs", _DEVICE, "#7bb3ae", "#347670",
                    "Between two nodes of one graph launch.",
-                   "gaps inside CUDA graphs launched {place}",
                    "fewer nodes, or programmatic dependent launch, shorten the gaps inside a graph"),
         CauseWords("launch_api", "launch calls", "launch calls", _CALLS, "#8f5b0c", "#e3b463",
                    "The host was inside the launching call.",
-                   "{launching}{called} {place}",
                    "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
                    "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "{synchronising}{called} {place}",
                    "find the call {place} and remove the synchronisation or move it off the step's path"),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#8d672a",
                    "The host was inside another CUDA call: allocation, event, query.",
-                   "other CUDA calls{called} {place}",
                    "find the call (allocation, event, query) {place} and take it out of the step"),
         CauseWords("gc", "Python GC", "Python GC", _HOST, "#74264e", "#e58fb6",
                    "The launching thread was in a garbage-collection pause.",
-                   "Python GC {place}",
                    "freeze or disable the collector in the executor (gc.freeze, TRTLLM_WORKER_DISABLE_GC=1),"
                    " or collect between batches"),
         CauseWords("gil_wait", "GIL wait", "GIL wait", _HOST, "#a04b77", "#bd6892",
                    "The launching thread was waiting for the GIL.",
-                   "{idle}{thread} waits for the GIL, held by {holder}",
                    "move the holder's work to another process, or release the GIL in it"),
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#8b4a6a",
                    "The launching thread was doing anything else, named by its innermost range.",
-                   "host work {place}",
                    "profile the host code {place} (for Python: py-spy), or add finer ranges there"),
         CauseWords("unattributed", "unattributed", "unattributed", "unknown", "#858c96", "#7c848f",
                    "No launch row, or that kind of trace was not captured.",
-                   "idle time without a recorded launching call {place}",
                    "capture the CUDA API as well (nsys -t cuda, ProfilerActivity.CUDA) so that idle time finds its cause"),
         CauseWords("kernel_time", "kernel time", "kernel time",
-                   title="kernel replaced: {kernel}, {times}",
                    next="profile this kernel with Nsight Compute on both sides (ncu -k) and compare occupancy and traffic"),
         CauseWords("kernel_fused", "kernels fused", "kernels fused",
-                   title="kernels fused: {kernel}, {numbers}",
                    next="check that the fused kernel does the same work; compare it in Nsight Compute with the sum of the others"),
         CauseWords("kernel_split", "kernel split", "kernel split",
-                   title="kernel split: {kernel}, {numbers}",
                    next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
         CauseWords("kernel_added", "kernels added", "kernels added",
-                   title="more launches of {kernel}: {numbers}",
                    next="find who launches it: its range and the launching call are in the kernel table"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
-                   title="fewer launches of {kernel}: {numbers}",
                    next="check that its work is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",
-                   title="different batch mix ({shares})",
                    next="run both sides with the same requests and arrival times before comparing totals"),
     )
 }  # fmt: skip
+
+
+OUTSIDE = "outside any range"
 
 
 # Advice where the cause's own cannot help.
@@ -147,33 +131,11 @@ def advice(finding: Finding) -> str:
 # What causes are called: a short name in sentences, a title in lists.
 
 
-OUTSIDE = "outside any range"
 _LONGEST = 30  # characters of a kernel in a sentence
 _NAMED = 3  # kernels of a side in a title
 _SPOKEN = 2  # kernels in a sentence
 _CROSSED = 0.5  # of the waiting time followed an op of another stream: that is what was waited for
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
-# Titles of kernels where both sides are matched in a certain way, else that of the cause.
-_MATCHED = {
-    ("kernel_added", "added"): "new kernel {kernel}: {after} per {unit}",
-    ("kernel_removed", "removed"): "kernel removed: {kernel}, {before} per {unit}",
-    ("kernel_time", "exact"): "{kernel}: {times}, {numbers}",
-    ("kernel_time", "name"): "{kernel} in another launch shape: {times}, {numbers}",
-    ("kernel_time", "replaced"): "kernels replaced: {kernel}",
-}
-# An op whose own time is unchanged: it ran beside other work before, or does now.
-_OVERLAP = "{kernel} overlaps with other work for {before:.0f} -> {after:.0f} % of its time"
-_LAUNCHED = "{range} launches {before} -> {after} kernels per step"
-_ON_STREAMS = "{overlap} ({before} -> {after} streams per step)"
-_IN_SENTENCES = {
-    "kernel_fused": "fused {kernels}, {before} -> {after} launches",
-    "kernel_split": "split {kernels}, {before} -> {after} launches",
-    "kernel_added": "more launches of {kernel}, {before} -> {after}",
-    "kernel_removed": "fewer launches of {kernel}, {before} -> {after}",
-    "kernel_time": "{change} {kernels}",
-    "memcpy": "{new}{kernel}",
-    "comm": "communication ({kernel})",
-}
 # What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
 _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
@@ -182,94 +144,111 @@ KINDS = {kind: word for word, kind in GROUPS.items()}
 
 def title(finding: Finding, unit: str = "step") -> str:
     """The title of a finding in a list, which shows its delta, thread and phase beside it."""
-    if finding.cause == "batch_mix":
-        return CAUSES["batch_mix"].title.format(shares=_shares(finding))
-    if finding.facts.launched:
-        return _launched(finding, finding.facts.launched)
-    if ROWS[finding.cause].kind != "idle":
-        return _kernel(finding, unit) + (", in rare steps" if finding.part == "tail" else "")
-    rare = ", in rare steps" if finding.part == "tail" or finding.facts.rare else ""
-    if finding.facts.code_loads:
-        return _loading(finding.facts.code_loads) + rare
-    if finding.facts.graph_coverage:
-        return f"{_graphs(finding)} {at(finding.where.range or '')}".rstrip() + rare
-    if finding.facts.counted_calls:
-        called = f" ({finding.where.api})" if finding.where.api else ""
-        return f"{_synchronisations(finding)}{called} {at(finding.where.range or '')}".rstrip() + rare
-    text = _idle_of(finding) + rare
-    if finding.facts.delta_all_ranks_ns is not None:
-        text += f", on rank {finding.where.rank} alone"
+    facts, where = finding.facts, finding.where
+    idle = ROWS[finding.cause].kind == "idle"
+    text = _by_count(finding, of_list=True)
+    if not text:
+        text = _idle_of(finding) if idle else _kernel(finding, unit)
+    if finding.part == "tail" or (idle and facts.rare):
+        text = say("in_rare_steps", what=text)
+    if idle and facts.delta_all_ranks_ns is not None:
+        text = say("on_rank_alone", what=text, rank=f"{where.rank}")
     return text
-
-
-def _other_memory(finding: Finding) -> str:
-    """` of pageable memory, pinned before` of copies that changed it."""
-    before, after = finding.facts.memory or ("", "")
-    return f" of {after} memory, {before} before" if before and after and before != after else ""
-
-
-def _overlap(finding: Finding, kernel: str) -> str:
-    behind, streams = finding.facts.overlap or Shares(0.0, 0.0), finding.facts.streams
-    said = _OVERLAP.format(kernel=kernel, before=100 * behind.baseline, after=100 * behind.candidate)
-    if streams is None:
-        return said
-    return _ON_STREAMS.format(
-        overlap=said, before=f"{streams.baseline:.0f}", after=f"{streams.candidate:.0f}"
-    )
-
-
-def _launched(finding: Finding, launched: CallFact) -> str:
-    before, after = _count(launched.baseline), _count(launched.candidate)
-    return _LAUNCHED.format(range=finding.where.range, before=before, after=after)
-
-
-def _loading(load: CallFact) -> str:
-    return f"loading code and host work around it ({load.api} {load.baseline:.0f} -> {load.candidate:.0f} per step)"
 
 
 def named(finding: Finding) -> str:
     """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
     facts, where = finding.facts, finding.where
     if finding.cause == "gil_wait":
-        return f"waiting for the GIL held by {_holder(where.holder_thread or '', where.holder_range or '')}"
-    if facts.graph_coverage:
-        return _graphs(finding)
-    if facts.launched:
-        return _launched(finding, facts.launched)
-    if facts.code_loads:
-        return _loading(facts.code_loads)
-    if facts.counted_calls:
-        return f"{_synchronisations(finding)} {at(where.range or '')}".rstrip()
+        return _waiting(where)
+    if text := _by_count(finding):
+        return text
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
-    if finding.cause == "batch_mix":
-        return "different batch mix"
-    kernel = spoken(where.kernel or "") + _others(finding) + _other_memory(finding)
+    kernel = _other_memory(finding, _with_others(finding, spoken(where.kernel or "")))
     if facts.overlap:
         return _overlap(finding, kernel)
     if facts.match == "replaced":
-        after = (where.kernel or "").partition(" -> ")[2]
-        return f"{_first_of(where.kernel or '')} replaced by {_first_of(after)}"
+        before, _, after = (where.kernel or "").partition(" -> ")
+        return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
     if facts.late_rank is not None:
-        return f"waiting for rank {where.rank} in {kernel or 'communication'}"
+        return say("named_late", rank=f"{where.rank}", kernel=kernel or say("communication"))
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return say(f"kernel_{facts.match}", kernel=kernel)
-    text = _IN_SENTENCES.get(finding.cause, "{kernel}")
-    slower = "slower" if finding.delta_ns > 0 else "faster"
-    counts = (finding.evidence.count_baseline, finding.evidence.count_candidate)
-    before, after = (_count(one or 0.0) for one in counts)
-    return text.format(
-        before=before,
-        after=after,
-        kernel=kernel,
-        kernels="GEMMs"
-        if kernel == "GEMM"
-        else f"kernels ({kernel})"
-        if " " in kernel
-        else f"{kernel} kernels",
-        change="replaced" if facts.match not in ("", "exact", "name") else slower,
-        new="a new " if finding.evidence.count_baseline == 0 else "",
+    pattern = f"named_{finding.cause}"
+    if finding.cause == "kernel_time":
+        other = facts.match not in ("", "exact", "name")
+        pattern = "named_other" if other else "named_slower" if finding.delta_ns > 0 else "named_faster"
+    elif finding.cause == "memcpy" and finding.evidence.count_baseline != 0:
+        return kernel
+    several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
+    return say(pattern, kernel=kernel, kernels=say(several, kernel=kernel), **_counts(finding))
+
+
+def _by_count(finding: Finding, *, of_list: bool = False) -> str:
+    """What a cause is that is told by its counts; '' of others. of_list: with its place and its call."""
+    facts, where, place = finding.facts, finding.where, at(finding.where.range or "")
+    if finding.cause == "batch_mix":
+        shares = [
+            say(
+                "mix_share",
+                phase=one.phase,
+                before=f"{100 * one.baseline:.0f}",
+                after=f"{100 * one.candidate:.0f}",
+            )
+            for one in facts.shares
+        ]
+        return say("title_batch_mix", shares=", ".join(shares) or say("mix_sizes")) if of_list else say("mix")
+    if facts.graph_coverage:
+        before, after = (
+            f"{100 * one:.0f}" for one in (facts.graph_coverage.baseline, facts.graph_coverage.candidate)
+        )
+        return _placed(say("named_graphs", before=before, after=after), place if of_list else "")
+    if facts.launched:
+        slots = _both(facts.launched) | {"range": where.range or ""}
+        if facts.synchronised is None:
+            return say("named_launched", **slots)
+        calls = facts.synchronised
+        more = {
+            "api": calls.api,
+            "calls_before": _count(calls.baseline),
+            "calls_after": _count(calls.candidate),
+        }
+        return say("named_launched_calls", **slots, **more)
+    if facts.code_loads:
+        return say("named_loading", api=facts.code_loads.api, **_both(facts.code_loads))
+    if facts.counted_calls:
+        # of the typical step of its phase; for rare steps, of the mean over all
+        text = say("named_syncs" if finding.part == "typical" else "named_syncs_mean", **_counts(finding))
+        api = where.api if of_list else ""
+        return _placed(say("idle_call", what=text, api=api) if api else text, place)
+    return ""
+
+
+def _both(fact: CallFact) -> dict[str, str]:
+    return {"before": _count(fact.baseline), "after": _count(fact.candidate)}
+
+
+def _counts(finding: Finding) -> dict[str, str]:
+    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+    return {"before": _count(before or 0.0), "after": _count(after or 0.0)}
+
+
+def _other_memory(finding: Finding, kernel: str) -> str:
+    """`memcpy HtoD of pageable memory, pinned before` of copies that changed it."""
+    before, after = finding.facts.memory or ("", "")
+    return (
+        say("of_memory", kernel=kernel, before=before, after=after)
+        if before and after and before != after
+        else kernel
     )
+
+
+def _overlap(finding: Finding, kernel: str) -> str:
+    behind, streams = finding.facts.overlap or Shares(0.0, 0.0), finding.facts.streams
+    before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
+    said = say("named_overlap", kernel=kernel, before=before, after=after)
+    return said if streams is None else say("named_streams", overlap=said, **_both(streams))
 
 
 def spoken(text: str) -> str:
@@ -278,20 +257,20 @@ def spoken(text: str) -> str:
     return joined(names)
 
 
-def _others(finding: Finding) -> str:
-    """` and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
+def _with_others(finding: Finding, kernel: str) -> str:
+    """`a and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
     rows = len({one.where.kernel for one in finding.parts if not one.follows})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
     if rows < 2 or named_by_block or not finding.cause.startswith("kernel"):
-        return ""
-    return f" and {counted(rows - 1, 'more kernel')}"
+        return kernel
+    return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel"))
 
 
 def _first_of(text: str) -> str:
     """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
     names = text.partition(" -> ")[0].split(" + ")
-    more = len(names) - 1
-    return brief(names[0]) + (f" and {counted(more, 'more kernel')}" if more else "")
+    more, first = len(names) - 1, brief(names[0])
+    return say("and_kernels", kernel=first, more=counted(more, "more kernel")) if more else first
 
 
 def joined(names: list[str]) -> str:
@@ -325,13 +304,9 @@ def _bare(name: str) -> str:
 
 def part_named(part: FindingPart) -> str:
     """A row of what belongs to a finding, by its cause and its place."""
-    where = part.where
     if ROWS[part.cause].kind == "idle":
-        return _idle(
-            part.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
-            where.api or "", copies=False, host_only=False,
-        )  # fmt: skip
-    return _kernels(where.kernel or "") or CAUSES[part.cause].name
+        return _idle(part.cause, part.where)
+    return _kernels(part.where.kernel or "") or CAUSES[part.cause].name
 
 
 def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
@@ -343,22 +318,25 @@ def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
     return [(spoken(part.where.kernel or "") or CAUSES[part.cause].name, part.delta_ns)]
 
 
-def idle_title(one: IdleCause, *, host_only: bool) -> str:
+def idle_title(one: IdleCause | StepPlace, *, host_only: bool) -> str:
     """The title of idle time in the report of one side; it names the thread, which no column does."""
-    text = _idle(
-        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, one.api, copies=one.copies,
-        host_only=host_only,
-    )  # fmt: skip
-    return f"{text}, on {the_thread(one.thread)}" if one.thread and one.cause in ("gc", "host_work") else text
+    text = _idle(one.cause, _where(one), copies=one.copies, host_only=host_only)
+    if one.thread and one.cause in ("gc", "host_work"):
+        return say("idle_on_thread", what=text, thread=the_thread(one.thread))
+    return text
 
 
-def idle_named(one: IdleCause) -> str:
+def idle_named(one: IdleCause | StepPlace) -> str:
     """The same in a sentence: `host work in _schedule`, `waiting for the GIL held by the detokenizer thread`."""
+    where = _where(one)
     if one.cause == "gil_wait":
-        return f"waiting for the GIL held by {_holder(one.holder_thread, one.holder_range)}"
-    return _idle(
-        one.cause, one.range, one.thread, one.holder_thread, one.holder_range, one.api, copies=one.copies,
-        host_only=True, short=True,
+        return _waiting(where)
+    return _idle(one.cause, where, copies=one.copies, host_only=True, short=True)
+
+
+def _where(one: IdleCause | StepPlace) -> Where:
+    return Where(
+        range=one.range, thread=one.thread, api=one.api, holder_thread=one.holder_thread, holder_range=one.holder_range
     )  # fmt: skip
 
 
@@ -369,43 +347,17 @@ def run_name(name: str) -> str:
     return name.removesuffix(".sqlite").removesuffix(".nsys-rep")
 
 
-def _graphs(finding: Finding) -> str:
-    """`CUDA graphs launch 0 -> 98 % of all kernels`: of the mean step over all phases."""
-    shares = finding.facts.graph_coverage
-    assert shares is not None
-    return f"CUDA graphs launch {100 * shares.baseline:.0f} -> {100 * shares.candidate:.0f} % of all kernels"
-
-
-def _synchronisations(finding: Finding) -> str:
-    """Of the typical step of its phase; for rare steps, of the mean over all."""
-    before, after = (
-        _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
-    )
-    return f"{before} -> {after} synchronisations per {'mean ' * (finding.part != 'typical')}step"
-
-
-def _shares(finding: Finding) -> str:
-    shares = [
-        f"{one.phase} {100 * one.baseline:.0f} % -> {100 * one.candidate:.0f} % of steps"
-        for one in finding.facts.shares
-    ]
-    return ", ".join(shares) or "other batch sizes"
-
-
 def _kernel(finding: Finding, unit: str) -> str:
-    facts, where = finding.facts, finding.where
-    kernel = _kernels(where.kernel or "") + _other_memory(finding)
-    before, after = (
-        _count(count or 0.0) for count in (finding.evidence.count_baseline, finding.evidence.count_candidate)
-    )
-    unit = _of_whole(finding, unit)
-    numbers = f"{before} per {unit}" if before == after else f"{before} -> {after} per {unit}"
+    facts = finding.facts
+    kernel = _other_memory(finding, _kernels(finding.where.kernel or ""))
+    counts = _counts(finding) | {"unit": _of_whole(finding, unit)}
+    numbers = say("per_unit_same" if counts["before"] == counts["after"] else "per_unit", **counts)
     if facts.late_rank is not None:
-        return f"waiting for rank {where.rank} in {kernel}: {numbers}"
-    text = _MATCHED.get((finding.cause, facts.match), CAUSES[finding.cause].title)
-    text = text.format(
-        kernel=kernel + _others(finding), before=before, after=after, numbers=numbers, unit=unit,
-        times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each",
+        return say("title_late", rank=f"{finding.where.rank}", kernel=kernel, numbers=numbers)
+    matched = f"title_{finding.cause}_{facts.match}"
+    text = say(
+        matched if matched in PATTERNS else f"title_{finding.cause}", kernel=_with_others(finding, kernel), numbers=numbers,
+        times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each", **counts,
     )  # fmt: skip
     if facts.hidden_ns is None:
         return text
@@ -423,63 +375,54 @@ def _of_whole(finding: Finding, unit: str) -> str:
 
 def _idle(
     cause: str,
-    place: str,
-    thread: str,
-    holder: str,
-    holder_place: str,
-    api: str,
+    where: Where,
     *,
-    copies: bool,
-    host_only: bool,
+    copies: bool = False,
+    host_only: bool = False,
     short: bool = False,
     other_stream: float | None = None,
 ) -> str:
-    """What idle time of a cause at a place is; `api`: the CUDA function that its longest piece lies in, not named where `short` and a range says enough."""
+    """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
+    place, api, thread = where.range or "", where.api or "", where.thread or ""
+    pattern = f"idle_{cause}"
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return f"un-annotated host code {_between(place.removeprefix(OUTSIDE).removeprefix(', '))}".rstrip()
-    copying = "memset calls" if "Memset" in api else "copying calls"
-    if short and place and cause != "host_api":
-        api = ""
-    text = CAUSES[cause].title.format(
-        idle="" if host_only else "GPU idle: ",
-        synchronising="synchronising calls" if host_only else "GPU idle after synchronisation",
-        thread=the_thread(thread) if thread else "the host",
-        place=at(place),
-        holder=_holder(holder, holder_place),
-        waits="for a stream, event or peer"
-        if other_stream is None
-        else "for another stream, event or peer"
-        if other_stream >= _CROSSED
-        else "in stream order or for an event",
-        launching=copying if copies else "launch calls",
-        called=f" (time in {api})"
-        if api and cause in ("launch_api", "host_api")
-        else f" ({api})"
-        if api
-        else "",
-    )
-    return " ".join(text.split()) if not place else text
+        return _placed(say("idle_unannotated"), at(place).removeprefix(OUTSIDE))
+    if cause == "launch_api" and copies:
+        pattern = "idle_memsets" if "Memset" in api else "idle_copies"
+    elif host_only and cause in ("host_sync", "gil_wait"):
+        pattern = f"{pattern}_of_host"
+    elif cause == "dependency" and other_stream is not None:
+        pattern = "idle_other_stream" if other_stream >= _CROSSED else "idle_in_order"
+    what = say(pattern, thread=the_thread(thread) if thread else say("the_host"), holder=_holder(where))
+    if cause == "gil_wait":
+        return what
+    if ROWS[cause].calls and api and not (short and place and cause != "host_api"):
+        what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=api)
+    return _placed(what, at(place))
+
+
+def _placed(what: str, place: str) -> str:
+    """Something at a place, where that is known."""
+    return say("placed", what=what, place=place) if place else what
 
 
 def _idle_of(finding: Finding, *, short: bool = False) -> str:
     """`short`: in a sentence, where the range says enough of the place."""
-    where = finding.where
+    facts = finding.facts
     return _idle(
-        finding.cause, where.range or "", where.thread or "", where.holder_thread or "", where.holder_range or "",
-        where.api or "", copies=finding.facts.copies, host_only=finding.facts.host_only, short=short,
-        other_stream=finding.facts.other_stream,
+        finding.cause, finding.where, copies=facts.copies, host_only=facts.host_only, short=short,
+        other_stream=facts.other_stream,
     )  # fmt: skip
 
 
-def _holder(thread: str, place: str) -> str:
-    at = f" in {place}" if place and not place.startswith(OUTSIDE) else ""
-    return (the_thread(thread) if thread else "a thread that was not recorded") + at
+def _waiting(where: Where) -> str:
+    return say("named_gil", holder=_holder(where))
 
 
-def _between(place: str) -> str:
-    """`between one step N and the next` where both ranges are called the same."""
-    one, _, other = place.removeprefix("between ").partition(" and ")
-    return f"between one {one} and the next" if place.startswith("between ") and one == other else place
+def _holder(where: Where) -> str:
+    thread, place = where.holder_thread or "", where.holder_range or ""
+    who = the_thread(thread) if thread else say("thread_unknown")
+    return _placed(who, "" if place.startswith(OUTSIDE) else at(place))
 
 
 def _kernels(text: str) -> str:
@@ -495,17 +438,19 @@ def _kernels(text: str) -> str:
 def the_thread(role: str) -> str:
     """`the executor thread`; a role that says so itself is no thread twice."""
     if role == "thread without ranges":
-        return "an unnamed thread"
-    return f"the {role}" if role.startswith("thread ") else f"the {role} thread"
+        return say("thread_unnamed")
+    return say("thread_itself" if role.startswith("thread ") else "thread_of", role=role)
 
 
 def at(place: str) -> str:
-    """`in RANGE`, `between A and B` of what lies outside any range."""
+    """`in RANGE`; of what lies outside any range `between A and B`, `between two A`."""
     if not place:
         return ""
-    if place.startswith(OUTSIDE):
-        return place.removeprefix(f"{OUTSIDE}, ")
-    return f"in {place}"
+    if not place.startswith(OUTSIDE):
+        return say("in_range", range=place)
+    beside = place.removeprefix(f"{OUTSIDE}, ")
+    one, _, other = beside.removeprefix("between ").partition(" and ")
+    return say("between_two", range=one) if one and one == other else beside
 
 
 def _count(value: float) -> str:

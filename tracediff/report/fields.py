@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracediff.model import FindingPart, GateOutcome, KernelRow, KernelSide, OddRun, PhaseDelta, Result
+from tracediff.model import (
+    FindingPart,
+    GateOutcome,
+    KernelRow,
+    KernelSide,
+    OddRun,
+    PhaseDelta,
+    Result,
+    causes,
+)
 from tracediff.model.common import ABSENT, Evidence
 from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkRow, PayloadRow
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
@@ -15,6 +24,7 @@ from tracediff.model.show import Show
 from tracediff.report import launch_words, names, palette, phase_table, show_words, units, words, workloads
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
 from tracediff.report.values import Context, Value, number
 
 _SIDES = ("baseline", "candidate")
@@ -54,13 +64,14 @@ def _of_two(report: Result) -> tuple[list[Category], Category]:
         flag = words.category_missing(report, key)
         if key not in books.baseline and key not in books.candidate and not flag:
             continue
+        missing = words.unseen(causes.CAUSES[key].needs)
         delta = books.delta.get(key)
         rows.append(
             Category(
                 key,
                 palette.category(key).meaning,
-                books.baseline.get(key, "not captured"),
-                books.candidate.get(key, f"not captured: {flag}" if flag else "not captured"),
+                books.baseline.get(key, missing),
+                books.candidate.get(key, say("unseen_flag", unseen=missing, flag=flag) if flag else missing),
                 delta,
                 books.ci_low.get(key) if delta else None,
                 books.ci_high.get(key) if delta else None,
@@ -85,7 +96,9 @@ def _of_one(report: Show) -> tuple[list[Category], Category]:
         line = books.by_category.get(key)
         if line is None:
             flag = words.category_missing(report, key)
-            missing = f"not captured: {flag}" if flag else "not captured"
+            missing = words.unseen(causes.CAUSES[key].needs)
+            if flag:
+                missing = say("unseen_flag", unseen=missing, flag=flag)
             rows.append(Category(key, palette.category(key).meaning, printed=Cell(missing, tone="nil")))
             continue
         row = line.row

@@ -15,7 +15,6 @@ from tracediff.report.grammar import say
 _FEW = 4  # runs a side that confirm something
 _PART = 0.5  # of a side's step time: with less compared, that limits belief most
 _MOST_RUNS = 20  # a side that one would record for an answer
-_OF_IT = 2.0  # times the change: what is larger is no part of it
 _OF_PROGRAMS = ("programs", "work", "step_labels", "batch_mix")  # checks of what was recorded, not of how
 _HOST = 0.05  # of the change: a smaller part is not worth a doubt
 
@@ -184,8 +183,9 @@ def why(result: Result) -> str:
             cause = say("on_rank", cause=cause, rank=f"{rank}")
         elif names[cause] > 1:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread or ""))
-        pattern = "part" if abs(one.share) <= _OF_IT else "beside"
-        said.append(say(pattern, change=prose.signed(one.delta_ns), cause=cause))
+        change = prose.signed(one.delta_ns)
+        within = 0 < one.share <= 1 or change == prose.signed(observed.delta_ns)
+        said.append(say("part" if within else "beside", change=change, cause=cause))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
     return f"{'; '.join(said)}." if said else ""

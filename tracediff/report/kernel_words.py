@@ -40,8 +40,8 @@ def sentence(result: Result, one: KernelAnswer) -> str:
         return say("answer_new" if new else "answer_gone", **slots)
     counts = units.arrow(dict.fromkeys(map(units.count, (one.baseline_count, one.candidate_count))))
     slots = {
-        "name": name, "mean": mean, "unit": unit, "both": _both_sizes(prose, one.baseline_ns, one.candidate_ns),
-        "launches": units.launches(one.candidate_count, counts), "each": _both_sizes(each, one.baseline_mean_ns, one.candidate_mean_ns),
+        "name": name, "mean": mean, "unit": unit, "both": prose.both(one.baseline_ns, one.candidate_ns),
+        "launches": units.launches(one.candidate_count, counts), "each": each.both(one.baseline_mean_ns, one.candidate_mean_ns),
         "size": prose.size(one.delta_ns), "change": units.change(one.delta_ns, one.baseline_ns), "level": words.LEVELS[one.level][0],
     }  # fmt: skip
     if one.level == "within_noise":
@@ -53,12 +53,6 @@ def _mean_step(result: Result) -> str:
     """An answer counts all compared steps, rare ones too."""
     unit = words.unit(result)
     return f"mean {unit}" if unit == "step" else unit
-
-
-def _both_sizes(prose: units.Prose, before: float, after: float) -> str:
-    """`132 -> 145 us`; where both are written alike, once."""
-    numbers = (units.three_digits(ns / prose.factor) for ns in (before, after))
-    return f"{units.arrow(numbers)} {prose.unit}"
 
 
 def _name(result: Result, one: KernelAnswer) -> str:

@@ -157,7 +157,8 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> li
             *links,
         ]
     )
-    found += [sections.phases_in_text(result), note, *_picture(page, pictures)]
+    recorded = [Line([text]) for text in [workloads.mix_note(result)] if text]
+    found += [sections.phases_in_text(result), note, *recorded, *_picture(page, pictures)]
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
         found.append(findings.in_lines(result, findings.at_once(causes), width, page))
@@ -240,7 +241,6 @@ def _trust(result: Result) -> list[list[Span]]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
         *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
-        workloads.mix_note(result),
         *workloads.left_out(result)[:_NOTES],
         *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),
         *(shorten(note.message, 400) for note in result.warnings[:_NOTES]),

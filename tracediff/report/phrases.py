@@ -182,6 +182,9 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_no_graphs")
     if finding.facts.match == "replaced":
         return say("next_replaced")
+    if 2 * finding.host_speed_ns > finding.delta_ns > 0:
+        size = units.prose([finding.host_speed_ns]).size(min(finding.host_speed_ns, finding.delta_ns))
+        return say("next_host", size=size)
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return advice(finding)
     return ""

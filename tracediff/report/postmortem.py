@@ -389,46 +389,32 @@ def _categories(result: Result) -> list[list[Span]]:
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
             if flag := words.category_missing(result, key):
-                rows.append([label, "", "not ruled out", f"not captured; {flag} shows it"])
+                absent = words.unseen(words.OPTIONAL[key])
+                rows.append([label, "", say("not_ruled_out"), say("unseen_shows", unseen=absent, flag=flag)])
             continue
         if key not in books.delta or key in found or books.level.get(key, "within_noise") != "within_noise":
             continue  # it moved: it is among the causes
         delta, low, high = books.delta[key], books.ci_low.get(key), books.ci_high.get(key)
-        absent = _absent(result, key)
-        judged = _judged(low, high, step, absent)
-        interval = (
-            "" if absent or low is None or high is None else f" ({scale.signed(low)} to {scale.signed(high)})"
-        )
-        rows.append([label, f"{scale.delta(delta)}{interval}", *judged])
+        if missing := [side for side in ("baseline", "candidate") if key not in getattr(books, side)]:
+            absent = words.unseen(ROWS[key].needs)
+            judged = [say("not_ruled_out"), say("unseen_on", unseen=absent, side=missing[0])]
+        elif not books.baseline[key] and not books.candidate[key]:
+            judged = [say("ruled_out"), say("ruled_nothing")]
+        elif low is None or high is None:
+            judged = [say("not_ruled_out"), say("ruled_unknown")]
+        else:
+            rows.append([label, f"{scale.delta(delta)} ({scale.span(low, high)})", *_judged(low, high, step)])
+            continue
+        rows.append([label, scale.delta(delta), *judged])
     return [*rows, *_kernels(result), _mix(result)]
 
 
-def _absent(result: Result, key: str) -> str:
-    books = result.accounting
-    sides = [
-        name
-        for name, values in (("baseline", books.baseline), ("candidate", books.candidate))
-        if key not in values
-    ]
-    if sides:
-        return f"not captured on the {sides[0]}"
-    return (
-        "nothing is charged to it on either side"
-        if not books.baseline[key] and not books.candidate[key]
-        else ""
-    )
-
-
-def _judged(low: float | None, high: float | None, step: float, absent: str) -> list[Span]:
-    if absent:
-        return ["not ruled out" if absent.startswith("not captured") else "ruled out", absent]
-    if low is None or high is None:
-        return ["not ruled out", "its noise is not known"]
+def _judged(low: float, high: float, step: float) -> list[Span]:
     reach = max(abs(low), abs(high))
     share = _at_most(reach, step)
     if reach <= NEGLIGIBLE * step:
-        return ["ruled out", f"at most {share} of a step"]
-    return ["not ruled out", f"noise may hide up to {share} of a step"]
+        return [say("ruled_out"), say("ruled_at_most", share=share)]
+    return [say("not_ruled_out"), say("ruled_hides", share=share)]
 
 
 def _at_most(part: float, whole: float) -> str:
@@ -444,40 +430,33 @@ def _kernels(result: Result) -> list[list[Span]]:
     still = [row for row in kernels if words.still(row)]
     unknown = [row for row in kernels if row.level == "within_noise" and not words.still(row)]
     found: list[list[Span]] = []
-    of = f"of {units.counted(len(kernels), 'row')}"
     worst = max((max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still), default=0.0)
     scale = units.scale_for([worst, *(row.delta_ns for row in unknown)])
 
-    def largest(rows: Sequence[KernelRow]) -> str:
-        return f"largest {scale.delta(max((row.delta_ns for row in rows), key=abs))}"
+    def row(pattern: str, mine: Sequence[KernelRow], *judged: str) -> list[Span]:
+        largest = scale.delta(max((one.delta_ns for one in mine), key=abs))
+        count = say(pattern, rows=f"{len(mine):,}", all=f"{len(kernels):,}")
+        return [count, say("ruled_largest", size=largest), *judged]
 
     if still:
-        small = worst <= NEGLIGIBLE * result.step.baseline_ns
-        text = (
-            f"{len(still):,} {of} changed by less than {units.share(OWN)} each, {scale.time(worst)} at most"
-        )
-        found.append(["unchanged kernels", largest(still), "ruled out" if small else "not ruled out", text])
+        judged = "ruled_out" if worst <= NEGLIGIBLE * result.step.baseline_ns else "not_ruled_out"
+        reason = say("ruled_kernels", limit=units.share(OWN), most=scale.time(worst))
+        found.append(row("ruled_rows", still, say(judged), reason))
     if unknown:
-        text = f"{len(unknown):,} {of} scatter too much to say whether they changed, or were not tested"
-        found.append(["other kernels", largest(unknown), "not ruled out", text])
+        found.append(row("ruled_others", unknown, say("not_ruled_out"), say("ruled_scatter")))
     return found
 
 
 def _mix(result: Result) -> list[Span]:
     mix = result.mix
     scale = units.scale_for([mix.baseline_raw_ns, mix.batch_mix_ns])
-    small = abs(mix.batch_mix_ns) <= NEGLIGIBLE * abs(mix.baseline_raw_ns)
-    text = (
-        "the sides ran the same mix of steps"
-        if small
-        else "different batch mix; kept apart from the step time above"
-    )
-    return [
-        "another batch mix",
-        scale.delta(mix.batch_mix_ns),
-        "ruled out" if small else "not ruled out",
-        text,
-    ]
+    judged = [say("not_ruled_out"), say("ruled_mixes")]
+    if not round(mix.batch_mix_ns):
+        judged = [say("ruled_out"), say("ruled_one_mix")]
+    elif abs(mix.batch_mix_ns) <= NEGLIGIBLE * abs(mix.baseline_raw_ns):
+        share = _at_most(abs(mix.batch_mix_ns), mix.baseline_raw_ns)
+        judged = [say("ruled_out"), say("ruled_at_most", share=share)]
+    return [say("ruled_mix"), scale.delta(mix.batch_mix_ns), *judged]
 
 
 def _conclusion() -> Section:

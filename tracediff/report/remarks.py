@@ -17,18 +17,22 @@ from tracediff.report.rows import OUTLIER, rank_order
 # Kernels
 
 
-def kernels_listed(result: Result, listed: Sequence[KernelRow]) -> str:
-    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested."""
+def kernels_listed(result: Result, listed: Sequence[KernelRow], phase: str) -> str:
+    """What the rows with the largest differences are: of one side alone, changed, within noise, or never tested; in which step of a phase, '' all."""
     sides = (("baseline", result.coverage.baseline), ("candidate", result.coverage.candidate))
     recorded = [name for name, kinds in sides if kinds.get("kernels") != "not_captured"]
     if len(recorded) == 1:
         return say("kernels_of_side", side=recorded[0])
     levels = {words.tested_level(row) for row in listed}
+    pattern = "kernels_untested" if any(one.judged for one in result.phases) else "kernels_few_steps"
     if levels - {"within_noise", None}:
-        return say("kernels_changed")
-    if "within_noise" in levels:
-        return say("kernels_within")
-    return say("kernels_untested" if any(phase.judged for phase in result.phases) else "kernels_few_steps")
+        pattern = "kernels_changed"
+    elif "within_noise" in levels:
+        pattern = "kernels_within"
+    unit = words.unit(result)
+    if unit != "step":
+        return say(pattern, step=say("whole_unit", unit=unit))
+    return say(pattern, step=say("typical_of" if phase else "mean_of", step=units.step(phase)))
 
 
 # Layers of the model

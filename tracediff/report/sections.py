@@ -484,7 +484,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
             ]
         )
         return replace(
-            out, name=name, left=shown.left_out, caption=remarks.kernels_listed(report, shown.rows)
+            out, name=name, left=shown.left_out, caption=remarks.kernels_listed(report, shown.rows, one.phase)
         )
 
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]

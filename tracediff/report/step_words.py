@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tracediff.model.causes import BUSY
-from tracediff.model.show import IdleCause, Show, StepDiff, StepPlace
+from tracediff.model.show import Show, StepDiff, StepPlace
 from tracediff.report import palette, units, words
 from tracediff.report.causes import idle_named, idle_title, run_name
 from tracediff.report.fields import ChosenCategory
@@ -39,15 +39,7 @@ def with_sentences(report: Show) -> Show:
 
 def title(place: StepPlace, *, host_only: bool) -> str:
     """A place in a list."""
-    return place.kernel or idle_title(_cause(place), host_only=host_only)
-
-
-def _cause(place: StepPlace) -> IdleCause:
-    """The same as a row of the idle time of all steps."""
-    return IdleCause(
-        0, place.cause, "", place.ns, 0.0, None, [], place.count, place.range, place.thread, place.holder_thread,
-        place.holder_range, place.api, None, "", copies=place.copies,
-    )  # fmt: skip
+    return place.kernel or idle_title(place, host_only=host_only)
 
 
 def sentence(report: Show, one: StepDiff) -> str:
@@ -109,9 +101,7 @@ def _parts(one: StepDiff) -> list[_Part]:
             most = max(kernels, key=lambda place: abs(place.delta_ns), default=None)
             alone = most is not None and most.delta_ns * row.delta_ns > 0.6 * row.delta_ns**2
             found.append(_Part(_kernel(most) if most and alone else words.cause(row.category), row.delta_ns))
-    found += [
-        _Part(idle_named(_cause(place)), place.delta_ns) for place in one.places if place.cause not in BUSY
-    ]
+    found += [_Part(idle_named(place), place.delta_ns) for place in one.places if place.cause not in BUSY]
     return sorted((part for part in found if part.delta_ns), key=lambda part: -abs(part.delta_ns))
 
 

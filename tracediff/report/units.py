@@ -194,6 +194,11 @@ class Prose:
         sign = "" if not digits.strip("0.") else "-" if ns < 0 else "+"
         return f"{sign}{digits} {self.unit}"
 
+    def both(self, before: float, after: float) -> str:
+        """Write two times: `132 -> 145 us`; where both are written alike, once."""
+        numbers = (three_digits(abs(ns) / self.factor) for ns in (before, after))
+        return f"{arrow(numbers)} {self.unit}"
+
     def interval(self, ns: float, low: float, high: float) -> str:
         """Write a difference with its interval: `+62.4 ± 7.3 us`, `+62.4 [+48.0, +99.1] us` of unlike arms."""
         decimals = _decimals(max(abs(ns), abs(low - ns), abs(high - ns)) / self.factor)

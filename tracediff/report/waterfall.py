@@ -7,12 +7,11 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tracediff.model import Accounting, Evidence, Result
+from tracediff.model import Accounting, Evidence, Result, causes
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
 from tracediff.report.grammar import say
 
-NOT_CAPTURED = "not captured"
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
 _SMALL = 0.05
@@ -116,16 +115,17 @@ def build(result: Result) -> Waterfall:
             deltas.setdefault(key, candidate[key] - baseline[key])
         elif key in baseline or key in candidate:
             side, other = ("baseline", "candidate") if key in baseline else ("candidate", "baseline")
-            notes[key] = f"not captured on the {other}: its time there, if any, is in other categories"
+            notes[key] = say("fall_elsewhere", unseen=words.unseen(causes.CAUSES[key].needs), side=other)
             if key not in given:
                 extra = candidate.get(key, 0.0) - baseline.get(key, 0.0)
                 deltas[_FALLBACK] = deltas.get(_FALLBACK, 0.0) + extra
-                label = palette.category(key).label
-                notes[key] = f"captured on the {side} only: counted in {palette.category(_FALLBACK).label}"
-                notes[_FALLBACK] = f"includes {label}, which only the {side} captured"
+                label, into = palette.category(key).label, palette.category(_FALLBACK).label
+                notes[key] = say("fall_counted_in", side=side, other=into)
+                notes[_FALLBACK] = say("fall_includes", label=label, side=side)
         elif key in words.OPTIONAL:
-            side = words.sides_without(result, words.OPTIONAL[key])
-            notes[key] = f"not captured on the {side}" if side in ("baseline", "candidate") else NOT_CAPTURED
+            side, unseen = words.sides_without(result, words.OPTIONAL[key]), words.unseen(words.OPTIONAL[key])
+            lone = side in ("baseline", "candidate")
+            notes[key] = say("unseen_on", unseen=unseen, side=side) if lone else unseen
     bars = _stack(accounting, start, end, deltas, notes)
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 

@@ -19,7 +19,8 @@ from tracediff.model import (
 from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
-from tracediff.report.causes import CAUSES, OUTSIDE, part_kinds, run_name
+from tracediff.report.causes import CAUSES, OUTSIDE, at, part_kinds, run_name
+from tracediff.report.grammar import say
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,18 @@ def _by_tensorrt_llm(report: Result | Show) -> bool:
     return any(run.step_source.startswith("tensorrt-llm") for side in sides for run in side.runs)
 
 
-def absent(report: Result | Show, kind: str, where: str = "") -> str:
-    """Say that a kind of trace is not there (`where`: on which side), and how it would be.
+# Kinds that leave no trace where none ran, so that one cannot be told from the other.
+_SILENT = ("gc", "nccl")
 
-    Collections and NCCL's ranges leave no trace where none ran, so that one cannot be told from the other.
-    """
-    at = f" {where}" if where else ""
+
+def unseen(kind: str) -> str:
+    """That a kind of trace is not there, in short."""
+    return say("none_seen" if kind in _SILENT else "not_captured")
+
+
+def absent(report: Result | Show, kind: str, where: str = "") -> str:
+    """Say that a kind of trace is not there (`where`: on which side), and how it would be."""
+    on = f" {where}" if where else ""
     how = capture_with(report, kind)
     if (
         kind == "kernels"
@@ -138,10 +145,8 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
     ):
         return "not looked at: one side has none."
     if kind == "kernels" and sides_without(report, "cuda_api") != sides_without(report, kind):
-        return f"not captured{at}, though CUDA calls were: the warning host-only says what may be the reason."
-    if kind not in ("gc", "nccl"):
-        return f"not captured{at}. Capture with {how} to see it."
-    return f"none seen{at}: none ran, or none was recorded. Capture with {how} to see it."
+        return f"not captured{on}, though CUDA calls were: the warning host-only says what may be the reason."
+    return say("absent_silent" if kind in _SILENT else "absent", at=on, how=how)
 
 
 def by_torch(report: Result | Show) -> bool:
@@ -229,8 +234,9 @@ def sentence(text: str) -> str:
 
 def place(where: Where) -> list[tuple[str, str]]:
     """List the parts of a finding's place that apply, as (name, value)."""
+    outside = (where.range or "").startswith(OUTSIDE)
     parts = [
-        ("range", where.range),
+        ("place", at(where.range or "")) if outside else ("range", where.range),
         ("kernel", where.kernel),
         ("layer", where.layer),
         ("API", where.api),
@@ -290,9 +296,6 @@ def steps_note(result: Result) -> str:
         return text
     several = len([one for one in result.phases if one.typical]) > 1
     note = f"; {WHOLE}: their mean with rare steps and first uses" if several else ""
-    starts = result.mix.starts
-    if starts and round(result.mix.first_uses_ns):
-        note += f"; {units.pair(starts.baseline, starts.candidate)} first uses of kernels count alike in the means of both sides"
     return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{note}"
 
 
@@ -472,7 +475,9 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     rows = sorted(sums.items(), key=lambda row: -abs(row[1]))
     if len(rows) == 1:
         return []
-    shown, rest = (rows, []) if len(rows) <= _PARTS + 1 else (rows[:_PARTS], rows[_PARTS:])
+    seen = [row for row in rows if abs(row[1]) >= 0.5 * scale.factor / 10**scale.decimals]
+    most = len(seen) if len(seen) == len(rows) <= _PARTS + 1 else min(len(seen), _PARTS)
+    shown, rest = rows[:most], rows[most:]
     written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
     if rest:
         others = math.fsum(ns for _, ns in rest)
@@ -499,7 +504,7 @@ def places(finding: Finding) -> list[tuple[str, str]]:
         if value not in finding.title
         and name != "phase"
         and not (name == "kernel" and kernel)
-        and not (name == "range" and value.startswith(OUTSIDE))
+        and name != "place"
     ]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tracediff.model import Result, Stratum
 from tracediff.model.show import Show
-from tracediff.report import units
+from tracediff.report import units, words
 from tracediff.report.causes import run_name
 from tracediff.report.grammar import say
 
@@ -47,13 +46,13 @@ def workload(stratum: Stratum, kind: str) -> str:
 
 def workload_name(stratum: Stratum, between: str = ": ") -> str:
     """Say in words what the steps of a stratum have in common."""
-    words = []
+    said = []
     if stratum.ctx_reqs not in ("0", "?"):
-        words.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
+        said.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
     if stratum.gen_reqs not in ("0", "?"):
-        words.append(_of(stratum.gen_reqs, "generation request"))
+        said.append(_of(stratum.gen_reqs, "generation request"))
     name = units.step(stratum.phase)
-    return name + (f"{between}{' and '.join(words)}" if words else "")
+    return name + (f"{between}{' and '.join(said)}" if said else "")
 
 
 def _of(label: str, noun: str) -> str:
@@ -129,62 +128,45 @@ def _share(stratum: Stratum, side: str) -> float:
     return share if isinstance(share, float) else 0.0
 
 
-_MIX = 0.01  # of the mean: a smaller part of the raw difference is not told apart
-_REST = 0.02  # of the difference: less is rounding
+_MIX = 0.001  # of the mean: a smaller part of a raw mean is not seen in its three digits
 
 
 def mix_note(result: Result) -> str:
-    """Say what the difference of the raw means is made of; empty where it is the steps' own change but for next to nothing."""
-    mix = result.mix
-    raw = mix.candidate_raw_ns - mix.baseline_raw_ns
-    least = _MIX * max(abs(mix.baseline_raw_ns), abs(mix.candidate_raw_ns))
-    what = "requests" if _requests_known(result) else "steps"
-    other = [
-        (value, name)
-        for value, name in (
-            (mix.batch_mix_ns, f"a different mix of {what}"),
-            (mix.first_uses_ns, _first_uses_moved(result)),
-            (mix.not_compared_ns, "steps that were not compared"),
-        )
-        if abs(value) >= least and value
-    ]
-    if not other:
+    """The means as recorded, and what their difference is made of; empty where they read as the means at equal work."""
+    mix, step = result.mix, result.step
+    prose = units.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
+    shown = [(mix.baseline_raw_ns, step.baseline_ns), (mix.candidate_raw_ns, step.candidate_ns)]
+    if all(prose.size(raw) == prose.size(equal) for raw, equal in shown):
         return ""
-    prose = units.prose([raw, mix.speed_ns, *(value for value, _ in other)])
-    # first uses of kernels are in it, so that it may go the other way than the typical step
-    begun = ", first uses of kernels among them" * any(phase.start for phase in result.phases)
-    steps = [(mix.speed_ns, f"steps of the same kind{begun}")] * bool(mix.speed_ns)
-    text = f"The raw means differ by {prose.signed(raw)}"
-    if all(value * raw > 0 for value, _ in (*steps, *other)):
-        (first, name), *rest = [*other, *steps]
-        also = "".join(f", {prose.size(value)} from {name}" for value, name in rest)
-        return f"{text}; {prose.size(first)} of that comes from {name}{also}."
-    unsaid = raw - math.fsum(value for value, _ in (*steps, *other))
-    left = [(unsaid, "the rest")] if abs(unsaid) > _REST * abs(raw) else []
+    least = _MIX * max(mix.baseline_raw_ns, mix.candidate_raw_ns)
+    parts = {
+        "raw_equal": mix.speed_ns,
+        "raw_requests" if _requests_known(result) else "raw_steps": mix.batch_mix_ns,
+        _first_uses_moved(result): mix.first_uses_ns,
+        "raw_left": mix.not_compared_ns,
+    }
+    slots = {"steps_before": f"{step.steps.baseline:,}", "steps_after": f"{step.steps.candidate:,}"}
+    if mix.starts is not None:
+        slots |= {"before": f"{mix.starts.baseline:,}", "after": f"{mix.starts.candidate:,}"}
     said = [
-        f"{name} {verb}{'s' * name.startswith(('a ', 'the '))} {prose.size(value)}{off}"
-        for value, name in (*steps, *other, *left)
-        for verb, off in [("add", "") if value > 0 else ("take", " off")]
+        say(pattern, size=prose.signed(value), **slots)
+        for pattern, value in parts.items()
+        if abs(value) >= least
     ]
-    return f"{text}: {', '.join(said)}."
+    if not said:
+        return ""
+    both = prose.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
+    change = prose.signed(mix.candidate_raw_ns - mix.baseline_raw_ns)
+    return say("raw_means", step=words.unit(result), both=both, change=change, parts=", ".join(said))
 
 
 def _first_uses_moved(result: Result) -> str:
     """That more or fewer steps have first uses of kernels; where that went the other way than their time, other steps have them."""
     starts, steps, ns = result.mix.starts, result.step.steps, result.mix.first_uses_ns
-    if starts is not None:
-        rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
-        if rate * ns <= 0:
-            return "first uses of kernels in other kinds of steps"
-    return say("more_first_uses" if ns > 0 else "fewer_first_uses") + first_uses(result)
-
-
-def first_uses(result: Result) -> str:
-    """` (57 of 116 steps before, 8 of 116 now)`: how many of the compared steps have first uses of kernels."""
-    starts, steps = result.mix.starts, result.step.steps
     if starts is None:
-        return ""
-    return f" ({starts.baseline:,} of {steps.baseline:,} steps before, {starts.candidate:,} of {steps.candidate:,} now)"
+        return "raw_first_uses"
+    rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
+    return "raw_other_uses" if rate * ns <= 0 else "raw_more_uses" if ns > 0 else "raw_fewer_uses"
 
 
 def _requests_known(result: Result) -> bool:
