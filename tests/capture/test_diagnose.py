@@ -141,5 +141,5 @@ def test_gpu_metrics_of_ranks(stand_ins: StandIns, tmp_path: Path) -> None:
     assert ["--gpu-metrics-devices=all" in command for command in commands] == [True, False]
     assert left_out(alone, nsys.features) == []
     assert left_out(ranks, nsys.features) == [
-        "GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only"
+        "GPU metrics are sampled by one nsys only: with a launcher, of --only-rank"
     ]

@@ -257,6 +257,26 @@ def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:
     assert "trtllm-llmapi-launch" in stand_ins.calls("nsys")[0]["args"]
 
 
+def test_one_rank_of_many_is_profiled_with_its_own_gpu_sampled(stand_ins: StandIns, tmp_path: Path) -> None:
+    data = capture(
+        tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput", launcher="mpirun 2", only_rank=1,
+        gpu_metrics=True, gpu_metrics_frequency=100_000, env={"OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+    )  # fmt: skip
+    assert [run["exports"] for run in data["runs"]] == [["report.rank1.sqlite"]] * 2
+    (nsys, _), benches = stand_ins.calls("nsys"), stand_ins.calls("trtllm-bench")
+    assert len(benches) == 4  # both ranks of both sides ran
+    assert {"--gpu-metrics-devices=1", "--gpu-metrics-frequency=100000"} <= set(nsys["args"])
+    assert nsys["args"][nsys["args"].index("-e") + 1].endswith(",NSYS_MPI_STORE_TEAMS_PER_RANK=1")
+    names = {"TLLM_PROFILE_START_STOP", "TLLM_PROFILE_RECORD_GC"}
+    assert all(names <= set(call["env"]) for call in benches if "nsys" not in call)
+
+
+def test_one_rank_needs_a_launcher() -> None:
+    with pytest.raises(TracediffError, match="there is no launcher") as caught:
+        plan_from({"baseline": {"command": "a"}, "candidate": {"command": "b"}, "only_rank": 0}, Path())
+    assert caught.value.slug == "plan-invalid"
+
+
 def test_ranks_that_slurm_starts(stand_ins: StandIns, tmp_path: Path) -> None:
     data = capture(
         tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput",
@@ -311,7 +331,7 @@ def test_os_runtime_is_never_traced_and_nothing_needs_permissions(name: str) -> 
 
 def test_gpu_metrics_by_the_flag_that_this_nsys_has(stand_ins: StandIns) -> None:
     features = need_nsys().features
-    assert "--gpu-metrics-devices=all" in nsys_flags(preset("any"), features, output="o", gpu_metrics=True)
+    assert "--gpu-metrics-devices=all" in nsys_flags(preset("any"), features, output="o", gpus="all")
     assert not [word for word in nsys_flags(preset("any"), features, output="o") if "metrics" in word]
 
 

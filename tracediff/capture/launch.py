@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from urllib.parse import urljoin
 
 from tracediff.capture import machine
@@ -18,11 +19,15 @@ from tracediff.capture.plan import (
     TRAFFIC_SEED,
     Plan,
     Preset,
+    SidePlan,
     Slot,
     preset,
     rank_suffix,
+    rank_variable,
     windows_of,
 )
+from tracediff.errors import TracediffError
+from tracediff.formats.bundle import SIDES
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,11 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
         several = "," in added.get(kind.steps_variable or "", "")
         profiler = [str(nsys.path), *nsys_flags(
             kind, nsys.features, several=several, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",
-            graph_trace=plan.graph_trace, gpu_metrics=plan.gpu_metrics and not side.launcher,
-            extra=plan.nsys_flags,
+            graph_trace=plan.graph_trace, gpus=_sampled(plan, side), frequency=plan.gpu_metrics_frequency,
+            env={"NSYS_MPI_STORE_TEAMS_PER_RANK": "1"} if side.launcher else {}, extra=plan.nsys_flags,
         )]  # fmt: skip
+        if side.only_rank is not None:
+            profiler = one_rank(profiler, rank_variable(side.launcher, side.rank_variable), side.only_rank)
     if seed is not None:
         added[SEED_VARIABLE] = str(seed)
     return Launch(
@@ -118,10 +125,15 @@ def nsys_flags(
     output: str,
     several: bool = False,
     graph_trace: str = "node",
-    gpu_metrics: bool = False,
+    gpus: str = "",
+    frequency: int | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """The words after `nsys`, up to the program. What this nsys cannot do is left out. `several`: the program opens more than one window."""
+    """The words after `nsys`, up to the program. What this nsys cannot do is left out. `several`: the program opens more than one window.
+
+    gpus: whose metrics are sampled, as nsys takes them; frequency: how often, Hz.
+    """
     flags = ["profile", "-o", output, "-f", "true"]
     flags += ["-t", ",".join(name for name in TRACES if name in features.traces)]
     if kind.capture_range:
@@ -135,11 +147,32 @@ def nsys_flags(
     flags += ["--sample=none", "--cpuctxsw=none"]
     if kind.functions and features.functions_flag:
         flags.append(f"{features.functions_flag}={FUNCTIONS}")
-    if kind.env:
-        flags += ["-e", ",".join(f"{name}={value}" for name, value in kind.env.items())]
-    if gpu_metrics and features.gpu_metrics_flag:
-        flags.append(f"{features.gpu_metrics_flag}=all")
+    if kind.env or env:
+        flags += ["-e", ",".join(f"{name}={value}" for name, value in {**kind.env, **env}.items())]
+    if gpus and features.gpu_metrics_flag:
+        flags.append(f"{features.gpu_metrics_flag}={gpus}")
+        flags += [f"--gpu-metrics-frequency={frequency}"] if frequency else []
     return [*flags, *extra]
+
+
+# Launcher's variable of a rank -> that of its place on its node, which numbers its GPU.
+_LOCAL = {
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK": "MPI_LOCALRANKID", "SLURM_PROCID": "SLURM_LOCALID",
+}  # fmt: skip
+
+
+def _sampled(plan: Plan, side: SidePlan) -> str:
+    """The GPUs that one nsys samples: all, or with a launcher that of the one rank; '' none."""
+    if not plan.gpu_metrics or (side.launcher and side.only_rank is None):
+        return ""
+    local = _LOCAL.get(rank_variable(side.launcher, side.rank_variable)) if side.launcher else None
+    return f"${{{local}}}" if local else "all"
+
+
+def one_rank(nsys: Sequence[str], variable: str, rank: int) -> list[str]:
+    """Words before a program that only the rank runs under nsys: each rank's shell looks which one it is."""
+    under = " ".join(f'"{word}"' if "${" in word else shlex.quote(word) for word in nsys)
+    return ["sh", "-c", f'if [ "${variable}" = {rank} ]; then exec {under} "$@"; else exec "$@"; fi', "sh"]
 
 
 def with_reports(kind: Preset, command: Sequence[str], run: str) -> list[str]:
@@ -172,13 +205,27 @@ def left_out(plan: Plan, features: Features) -> list[str]:
         notes.append("this nsys knows no --cuda-graph-trace")
     if plan.gpu_metrics and not features.gpu_metrics_flag:
         notes.append("this nsys cannot sample GPU metrics")
-    if plan.gpu_metrics and any(side.launcher for side in sides):
-        notes.append("GPU metrics are not sampled with a launcher: a GPU can be sampled by one nsys only")
+    if plan.gpu_metrics and any(side.launcher and side.only_rank is None for side in sides):
+        notes.append("GPU metrics are sampled by one nsys only: with a launcher, of --only-rank")
     if any(preset(side.preset).fork for side in sides) and not features.fork_before_exec:
         notes.append("this nsys knows no --trace-fork-before-exec: child processes may be missing")
     if any(preset(side.preset).functions for side in sides) and not features.functions_flag:
         notes.append("this nsys cannot label Python functions: steps are inferred from the launches")
     return notes
+
+
+def need_packages(plan: Plan, base: Mapping[str, str]) -> None:
+    """Look for what a program of this package imports, where its Python is there already. Raises `TracediffError`: capture-no-tensorrt-llm."""
+    for name in SIDES:
+        side = plan.side(name)
+        if preset(side.preset).script is None or side.ref:
+            continue
+        if "tensorrt_llm" not in machine.versions(side.command, {**base, **side.env}, side.cwd):
+            raise TracediffError(
+                "capture-no-tensorrt-llm",
+                f"the Python of the {name}, {side.command[0]}, has no tensorrt_llm",
+                fix=f"name the one that has it: --{name} /opt/venv/bin/python; tracediff doctor --python PATH says what it lacks",
+            )
 
 
 def profile_url(ready_url: str, verb: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -46,6 +47,8 @@ class Preset:
     """Word of a command -> flags that its profiled runs get; {first} and {count} are of the step range."""
     start: str | None = None
     """JSON that is posted to the server's /start_profile before its client runs, with the same two; '' is no body."""
+    script: Path | None = None
+    """A program of this package that runs where the command, if it is one, names the Python, and else holds its options."""
     functions: bool = False
     """nsys puts a range around the functions that `FUNCTIONS` names."""
 
@@ -70,7 +73,7 @@ _VLLM_WINDOW = (
 )
 _SGLANG_WINDOW = '{"activities": ["CUDA_PROFILER"], "start_step": {first}, "num_steps": {count}}'
 
-FUNCTIONS = Path(__file__).with_name("functions.json")
+FUNCTIONS, LLMAPI = (Path(__file__).with_name(name) for name in ("functions.json", "llmapi.py"))
 """Functions of transformers that begin a step, in nsys's form."""
 
 _ROWS = (
@@ -83,6 +86,8 @@ _ROWS = (
            program=_EMULATOR, reports=(("--report", "emulator.json"),)),
     Preset("trtllm-bench-throughput", program="trtllm-bench", subcommand="throughput", reports=(_JSON, _LOG), **_TRTLLM),
     Preset("trtllm-bench-latency", program="trtllm-bench", subcommand="latency", reports=(_JSON,), **_TRTLLM),
+    # a program of this package, see llmapi.py
+    Preset("trtllm-llmapi", program=LLMAPI.name, reports=(("--report", "report.json"),), script=LLMAPI, **_TRTLLM),
     # with a client that loads it
     Preset("trtllm-serve", program="trtllm-serve", server=True, **_TRTLLM),
     # vllm-project/vllm docs/contributing/profiling.md; --profile of `vllm bench` calls start_profile
@@ -152,8 +157,11 @@ def rank_suffix(launcher: Sequence[str], variable: str | None = None) -> str:
 
     Raises `TracediffError`: plan-launcher.
     """
-    if not launcher:
-        return ""
+    return f".rank%q{{{rank_variable(launcher, variable)}}}" if launcher else ""
+
+
+def rank_variable(launcher: Sequence[str], variable: str | None = None) -> str:
+    """The variable that holds the rank of a process. Raises `TracediffError`: plan-launcher."""
     name = PurePath(launcher[0]).name
     # trtllm-llmapi-launch without a launcher of its own runs inside an srun step
     known = variable or RANK_VARIABLES.get("srun" if name == LLMAPI_LAUNCH else name)
@@ -163,7 +171,7 @@ def rank_suffix(launcher: Sequence[str], variable: str | None = None) -> str:
             f"{launcher[0]}: which variable holds the rank is not known",
             fix=f"set rank_variable in the plan; known are {', '.join(RANK_VARIABLES)}",
         )
-    return f".rank%q{{{known}}}"
+    return known
 
 
 # Plans
@@ -197,6 +205,8 @@ class SidePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready_url: Annotated[str, msgspec.Meta(pattern=r"\Ahttps?://")] | None = None
     launcher: _Words = ()
     rank_variable: str | None = None
+    only_rank: _Count | None = None  # that nsys profiles; None: each
+    model: str | None = None  # of a preset that has a program of its own
     ref: str | None = None  # a revision: the side runs in a checkout of its own, after `build`
     build: str | None = None  # for a shell, at the top of that checkout
 
@@ -232,6 +242,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nsys_flags: _Words = ()
     graph_trace: Literal["node", "graph"] = "node"
     gpu_metrics: bool = False
+    gpu_metrics_frequency: Annotated[int, msgspec.Meta(ge=10, le=200_000)] | None = None  # Hz
     export: Form = PARQUET_FIRST
     keep_reports: bool = False  # a .nsys-rep holds the whole environment of the programs
     min_free_gib: Annotated[float, msgspec.Meta(ge=0)] = 2.0
@@ -341,7 +352,9 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
     if not isinstance(own, Mapping):
         raise _invalid(f"[{name}] is not a table", f"[{name}]\ncommand = '...'")
     values = {**shared, **own, **({"ref": ref} if ref else {})}
-    if not values.get("command"):
+    if values.get("model"):
+        values.setdefault("command", "")
+    elif not values.get("command"):
         raise _invalid(f"the {name} has no command", f"--{name} 'COMMAND', or command under [{name}]")
     for key in ("command", "client", "launcher", "kpi"):
         if isinstance(values.get(key), str):
@@ -357,10 +370,12 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
         values["cwd"] = (base / str(where)).resolve()
         if not values.get("ref") and not values["cwd"].is_dir():
             raise _invalid(f"the working directory of the {name} does not exist: {where}", "create it")
-    side = _converted(values, SidePlan, f"[{name}]")
+    side = _scripted(name, _converted(values, SidePlan, f"[{name}]"))
     _no_nul(name, *side.command, *side.client, *side.launcher, *side.kpi, *side.env, *side.env.values())
     kind = preset(side.preset)
     rank_suffix(side.launcher, side.rank_variable)
+    if side.only_rank is not None and not side.launcher:
+        raise _invalid(f"the {name} has one rank alone: there is no launcher", "--launcher 'mpirun -n 8'")
     if kind.serves(side.command) and not side.client:
         raise _invalid(
             f"the {name} is a server: preset {kind.name} needs a client that loads it", "--client 'COMMAND'"
@@ -369,6 +384,19 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
         servers = ", ".join(one.name for one in PRESETS.values() if one.server or one.serving)
         raise _invalid(f"the {name}: preset {kind.name} runs no client", f"client goes with {servers}")
     return side
+
+
+def _scripted(name: str, side: SidePlan) -> SidePlan:
+    """The side with the program of its preset, where that has one."""
+    script = preset(side.preset).script
+    if script is None:
+        if side.model:
+            raise _invalid(f"the {name}: preset {side.preset} runs a command of yours, no model", "--preset trtllm-llmapi --model M")  # fmt: skip
+        return side
+    words = list(side.command)
+    python = words.pop(0) if words and not words[0].startswith("-") else sys.executable
+    model = ["--model", side.model] if side.model else []
+    return msgspec.structs.replace(side, command=(python, str(script), *model, *words))
 
 
 def _no_nul(name: str, *texts: str) -> None:

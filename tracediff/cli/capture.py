@@ -128,7 +128,7 @@ Try it without a GPU (the host is real, a clock plays the GPU; pip install 'nvtx
 \b
 In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
 Presets: any, torch, emulator, hf, vllm, sglang, trtllm-bench-throughput, trtllm-bench-latency,
-trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
+trtllm-llmapi, trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
 """
 )
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
@@ -159,6 +159,11 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     "--max-runs", type=int, metavar="N", help="Profiled runs per side at most, with --until.  [default: 20]"
 )
 @click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
+@click.option(
+    "--model",
+    metavar="M",
+    help="Model of --preset trtllm-llmapi: no command is needed, and those given are its options.",
+)
 @click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
 @click.option(
     "--windows",
@@ -193,7 +198,13 @@ trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     type=click.Choice(["node", "graph"]),
     help="CUDA graphs by node, or as a whole. [default: node]",
 )
-@click.option("--gpu-metrics", is_flag=True, help="Sample GPU metrics too.")
+@click.option("--only-rank", type=int, metavar="N", help="Profile this rank of a launcher alone.")
+@click.option(
+    "--gpu-metrics", is_flag=True, help="Sample GPU metrics too; with a launcher, those of --only-rank."
+)
+@click.option(
+    "--gpu-metrics-frequency", type=int, metavar="HZ", help="How often.  [default: nsys's own, 10000]"
+)
 @click.option(
     "--export",
     type=click.Choice(FORMS),
@@ -229,7 +240,7 @@ def capture(
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
     """
     from tracediff.capture.checkout import check_out, located
-    from tracediff.capture.launch import left_out, shown
+    from tracediff.capture.launch import left_out, need_packages, shown
     from tracediff.capture.machine import forget_tokens, gpus
     from tracediff.capture.runner import Runner
 
@@ -254,6 +265,7 @@ def capture(
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(visible(f"{line}\n", keep="\n\t"), nl=False)  # to be pasted into a shell
         return
+    need_packages(plan, os.environ)
     with _Progress(plan) as progress:
         enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
         runner = Runner(
@@ -288,7 +300,7 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
         if baseline or candidate:
             raise click.UsageError("give a plan, or --baseline and --candidate")
         return read_plan(file, **flags)
-    if not baseline or not candidate:
+    if not flags["model"] and (not baseline or not candidate):
         raise TracediffError(
             "plan-missing",
             f"{'--candidate' if baseline else '--baseline'} is missing"
@@ -297,7 +309,8 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
             fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
             exit_code=2,
         )
-    return plan_from({"baseline": {"command": baseline}, "candidate": {"command": candidate}}, Path(), flags)
+    sides = {"baseline": baseline, "candidate": candidate}
+    return plan_from({name: {"command": command or ""} for name, command in sides.items()}, Path(), flags)
 
 
 class _Progress:
