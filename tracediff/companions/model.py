@@ -181,7 +181,7 @@ class TrtexecFigure(msgspec.Struct, frozen=True):
     of both sides; interval, p and level are of the mean, those of `throughput` of its reciprocal, ns per query.
     """
 
-    metric: Literal["gpu_compute", "latency", "throughput", "enqueue", "h2d", "d2h", "layers"]
+    metric: Literal["gpu_compute", "latency", "throughput", "end_to_end", "enqueue", "h2d", "d2h", "layers"]
     baseline: dict[str, float]
     candidate: dict[str, float]
     delta: dict[str, float]

@@ -18,7 +18,7 @@ from tracediff.model import Note, Verdict
 
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 NAMES = {
-    "gpu_compute": "GPU compute time", "latency": "latency", "throughput": "throughput", "enqueue": "enqueue time",
+    "gpu_compute": "GPU compute time", "latency": "latency", "throughput": "throughput", "end_to_end": "end-to-end host latency", "enqueue": "enqueue time",
     "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers",
 }  # fmt: skip
 _HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
@@ -155,7 +155,7 @@ def _of_host(metric: str, figures: dict[str, TrtexecFigure]) -> bool:
             one.get("median", 0.0) > _ENQUEUE_BOUND * other.get("median", math.inf)
             for one, other in ((enqueue.baseline, compute.baseline), (enqueue.candidate, compute.candidate))
         )
-    return metric == "enqueue"
+    return metric in ("enqueue", "end_to_end")
 
 
 def _verdict(

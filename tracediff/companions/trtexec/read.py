@@ -66,6 +66,8 @@ class Log:
     figures: dict[str, dict[str, float]] = field(default_factory=dict)
     throughput: float | None = None  # queries a second
     queries: int | None = None  # measured
+    layers: list[tuple[str, float]] = field(default_factory=list)  # of --dumpProfile: layer, ns per query
+    passes: int | None = None  # that they are of
     unstable: float | None = (
         None  # % coefficient of variation of the GPU compute time, where trtexec warns of it
     )
@@ -215,6 +217,8 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
     if not seen:
         what = "has no performance summary: the engine was built, not run, or the log is cut short"
         raise _error("trtexec-no-summary", f"{skipped[0]} {what}")
+    if run.profile is None and run.log and run.log.layers:
+        run = replace(run, profile=tuple(run.log.layers), iterations=run.log.passes)
     files = tuple(kind for kind in ("log", "times", "profile", "layer info") if kind in seen)
     return replace(run, files=files, skipped=tuple(skipped))
 
@@ -393,16 +397,19 @@ def _bad(path: Path, why: str) -> TracediffError:
 _LINE = 1 << 16  # characters of a line that are read: verbose logs have long ones
 _STAMP = re.compile(r"\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?(?:\[[A-Z]\] )?")
 _STATUS = re.compile(r"&&&& (\w+) TensorRT\.trtexec(?: \[TensorRT v(\d{4,6})\])?")
-_FIGURE = re.compile(r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (?=min = )(.*)")
+_FIGURE = re.compile(
+    r"(Latency|End-to-End Host Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (?=min = )(.*)"
+)
 _VALUE = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%\)) = (\S+) ms")
 _THROUGHPUT = re.compile(r"Throughput: (\S+) qps")
 _QUERIES = re.compile(r"Timing trace has (\d{1,18})\d* queries over ")
 _UNSTABLE = re.compile(r"\* GPU compute time is unstable, with coefficient of variance = (\d+(?:\.\d+)?)%")
+_PASSES = re.compile(r"Profile \((\d{1,9}) iterations ?\)\Z")
 _SECTION = re.compile(r"=== (.{1,60}) ===\Z")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z() -]{0,40}?) ?: (.{1,400})\Z")
 _METRICS = {
     "GPU Compute Time": "gpu_compute", "Latency": "latency", "Enqueue Time": "enqueue", "H2D Latency": "h2d",
-    "D2H Latency": "d2h",
+    "D2H Latency": "d2h", "End-to-End Host Latency": "end_to_end",
 }  # fmt: skip
 # Section -> options that change what is measured. Files and paths are none.
 _WANTED = {
@@ -421,7 +428,7 @@ def read_log(path: Path) -> Log | None:
     Raises `TracediffError`: trtexec-no-file, trtexec-failed, trtexec-log-twice, trtexec-bad-number.
     """
     log = Log()
-    section = status = version = ""
+    section = status = version = columns = ""
     profiler = together = False  # layers are profiled, and with the latencies
     try:
         for line in _lines(path):
@@ -429,6 +436,14 @@ def read_log(path: Path) -> Log | None:
                 status, version = found[1], version or found[2] or ""
             elif found := _SECTION.match(line):
                 section = found[1]
+                if passes := _PASSES.match(section):
+                    _once(path, not log.layers)
+                    log.passes = int(passes[1])
+            elif _PASSES.match(section) and not columns and "Layer" in line and "%" in line:
+                columns = line.strip()
+            elif _PASSES.match(section) and columns:
+                if not _keep_layer(path, log, columns, line.strip()):
+                    section = ""  # that was the last row
             elif found := _THROUGHPUT.match(line):
                 _once(path, log.throughput is None)
                 log.throughput = _number(path, found[1], "the throughput")
@@ -457,7 +472,22 @@ def read_log(path: Path) -> Log | None:
     if status == "FAILED":
         raise _error("trtexec-failed", f"{path.name}: trtexec failed, by its own last line")
     log.version, log.profiled = version_text(version), profiler and together
-    return log if log.throughput is not None or log.figures else None
+    return log if log.throughput is not None or log.figures or log.layers else None
+
+
+def _keep_layer(path: Path, log: Log, columns: str, row: str) -> bool:
+    """Keep a row of --dumpProfile: the sum in ms and further numbers, and the layer's name, which older versions have first. Whether more follow."""
+    count = columns.count("(ms)") + columns.count("%")
+    named = columns.startswith("Layer")
+    words = row.rsplit(None, count) if named else row.split(None, count)
+    if len(words) != count + 1 or not log.passes or len(log.layers) >= LAYERS:
+        return True
+    name, total = (words[0], words[1]) if named else (words[-1], words[0])
+    if name == "Total":
+        return False
+    ns = MS * _number(path, total, f"layer {name[:60]!r}") / log.passes
+    log.layers.append((name, ns))
+    return True
 
 
 def _keep_option(log: Log, section: str, name: str, value: str) -> None:
