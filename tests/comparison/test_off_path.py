@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.comparing import show
 from tests.comparison.test_ranks import STEPS, US, ranks
 from tests.report import sample
+from tests.serving import serving
 from tests.tiny import reduced
 from tracediff.comparison.compare import compare
 from tracediff.comparison.gates import judge, parse_gate
@@ -115,3 +117,16 @@ def test_a_range_inside_another_is_not_counted_twice(tmp_path):
     }
     (row,) = [one for one in result.threads if one.role == "detokenizer"]
     assert row.baseline_range_ns == pytest.approx(300 * US)
+
+
+def test_submitting_requests_is_on_the_path_before_the_executor(tmp_path):
+    """In each step of 707 us another thread tokenises for 50 us, puts a request into the queue for 10, and detokenises for 20."""
+    trace = serving(steps=8).thread(100, 2)
+    for number in range(9):
+        at = number * 707 * US
+        for name, us in (("tokenize prompt", 50), ("request_queue.put", 10), ("decode_incrementally", 20)):
+            trace.range(2, name, at, at + us * US)
+            at += us * US
+    path = show(Side("a", [Run("a", [reduced(trace, tmp_path)])])).response_path
+    found = [(one.stage, round(one.baseline_ns / US)) for one in path]
+    assert found == [("submit: tokenise", 50), ("submit: queue", 10), ("detokenise", 20)]

@@ -413,6 +413,9 @@ def threads(standardised: StandardisedMeans) -> list[ThreadRow]:
 
 # facts: life of a response in TensorRT-LLM, in its order
 _STAGES: tuple[tuple[str, str], ...] = (
+    ("submit: tokenise", "tokenize prompt"),
+    ("submit: request", "LLM.generate_async"),
+    ("submit: queue", "request_queue.put"),
     ("executor: handle responses", "_handle_responses"),
     ("executor: enqueue responses", "_enqueue_responses"),
     ("await response", "await_response-N"),

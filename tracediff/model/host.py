@@ -51,7 +51,7 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the response path (executor -> ... -> respond), host time per step."""
+    """One stage of the path of a request and its response (submit -> executor -> ... -> respond), host time per step."""
 
     stage: str
     thread: str

@@ -386,7 +386,7 @@ PATTERNS: dict[str, str] = {
     "gc_edges": "Pauses are counted by the host's window of a step, exposed time by the GPU's period: at the edges of a capture one pause may be in one and not in the other.",
     "falls_behind": "{thread} works {after} per {step} of {whole} ({before} before): it is not done before the next one begins, and its work queues. Most of the change is in {range}.",
     "off_path": "{thread} works {after} per {step} ({before} before), most of the change in {range}. It launches no GPU work: the {step} changes only where something waits for it.",
-    "lead_response": "Host time per {step} from the executor to the response. A thread that is busy all of a {step} does not keep up: responses queue.",
+    "lead_response": "Host time per {step} from submitting a request to its response. A thread that is busy all of a {step} does not keep up: responses queue.",
     "lead_threads": "Roles are learned from the ranges that a thread carries and the calls it makes; likeness compares the two sides, 0 to 1.",
     "lead_threads_of_one": "Roles are learned from the ranges that a thread carries and the calls it makes.",
     "lead_ranges": "Host wall time, children included; numbers in names are masked as N.",
