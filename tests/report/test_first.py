@@ -736,6 +736,12 @@ def test_nulls_claim_nothing(name: str) -> None:
             {"facts": m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 0.0, 1.0))},
             "find what loads code in every step",
         ),
+        (
+            "host_work",
+            {"host_speed_ns": 30.0 * US},
+            "record both sides in turns on one machine (tracediff capture): up to 30.0 us of it may be a slower CPU",
+        ),
+        ("host_work", {"host_speed_ns": 20.0 * US}, "profile the host code"),  # less than half of it
     ],
 )
 def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> None:
@@ -750,6 +756,29 @@ def test_a_cause_is_called_alike_in_the_first_sentence_and_in_its_title() -> Non
     assert (
         title(one) == named(one) == "loading code and host work around it (cuLibraryLoadData 1 -> 0 per step)"
     )
+
+
+def test_a_new_synchronisation_is_in_the_title_of_the_kernels_of_its_range() -> None:
+    launched = m.FindingFacts(
+        launched=m.CallFact("kernels", 600.0, 612.0),
+        synchronised=m.CallFact("cudaStreamSynchronize", 0.0, 1.0),
+    )
+    one = finding("kernel_added", 140.0, where={"range": "optimizer"}, facts=launched)
+    assert (
+        title(one)
+        == named(one)
+        == ("optimizer launches 600 -> 612 kernels and calls cudaStreamSynchronize 0 -> 1 times per step")
+    )
+
+
+def test_a_place_outside_any_range_is_no_range() -> None:
+    outside = "outside any range, between sort and sort"
+    one = finding(
+        "launch_api", 9.0, where={"range": outside, "api": "cudaLaunchKernel", "thread": "executor"}
+    )
+    assert title(one) == "launch calls (time in cudaLaunchKernel) between two ranges sort"
+    assert ("place", "between two ranges sort") in words.place(one.where)
+    assert [name for name, _ in words.places(one)] == ["API", "thread"]  # the title says the place
 
 
 def test_sides_of_the_same_files_are_one_capture() -> None:
