@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fixtures.builders import TraceBuilder
@@ -197,6 +199,16 @@ def test_kernels_of_a_range_and_of_all(tmp_path):
     # the range of the label holds all kernels: one row says both
     whole, *_ = rows(tmp_path, [kernel(), kernel()], [kernel()])
     assert (whole.kind, whole.range, whole.whole, whole.thread) == ("kernels", STEP, True, "")
+
+
+def test_no_range_has_more_kernels_than_on_a_side_without_ranges(tmp_path):
+    acts = [kernel(), kernel("adam", text="optimizer")]
+    one, other = (side(tmp_path / name, 12, lambda _: acts) for name in "ab")
+    (part,) = one.runs[0].parts
+    bare = replace(part, coverage={**part.coverage, "nvtx": "not_captured"})
+    bare = replace(bare, counted=bare.counted.with_columns(name=pl.lit("")))
+    one = replace(one, runs=[replace(one.runs[0], parts=[bare])])
+    assert not [row for row in compare(one, other).structure if row.range]
 
 
 def test_graphs_say_of_how_many_kernels(tmp_path):

@@ -168,10 +168,11 @@ def _counted(
         yield [None if one is None else _Item("kernel", one[0]) for one in named], table
         yield [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named], table
     counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
-    of_gpu = ("graph_kernels", "launched", "streams", "copies")
+    of_gpu = ("graph_kernels", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and calls,
         **dict.fromkeys(of_gpu, captured["kernels"] and whole_kernels),
+        "launched": captured["kernels"] and whole_kernels and captured["nvtx"],
     }  # fmt: skip
     table = part.counts.select("period", "what", "count", "bytes")  # type: ignore[attr-defined]
     for threads in (False, True):
