@@ -357,7 +357,7 @@ def _phase_cells(
         _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
     )  # fmt: skip
     noise = Noise(usual * np.abs(typical.means[:2, :cells]), host, lever)
-    part = 1 - phase.start_share  # the mean is of all steps, the first ones too
+    part = 1 - phase.start_part
     tail_values = [
         part * (one[:, :cells] - other[:, :cells])
         for one, other in zip(rest.values, typical.values, strict=True)
@@ -437,10 +437,10 @@ def _mean(
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
     unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
     for share, one in phases:
-        start_share, usual = one.phase.start_share, one.usual
-        parts = [(1 - start_share, one.rest)]
-        if one.start is not None:
-            parts.append((start_share, one.start))
+        start_part, usual = one.phase.start_part, one.usual
+        parts = [(1 - start_part, one.rest)]
+        if one.start is not None and start_part:
+            parts.append((start_part, one.start))
         for part, sums in parts:
             for side, own in enumerate(sums.values):
                 # what a run without such steps would have taken, is the mean of its side
@@ -448,11 +448,11 @@ def _mean(
                 filled[sums.runs[side]] = own
                 values[side][:, : filled.shape[1]] += share * part * filled
         means += share * one.rest.means[:2, : cells + 1]
-        ordinary = share * (1 - start_share)
+        ordinary = share * (1 - start_part)
         tail = (one.rest.means - one.typical.means)[:2, :cells]
         scatter += (ordinary * usual * one.typical.means[:2, :cells]) ** 2 + (ordinary * WAIT * tail) ** 2
         if one.start is not None:
-            scatter += (share * start_share * WAIT * one.start.means[:2, :cells]) ** 2
+            scatter += (share * start_part * WAIT * one.start.means[:2, :cells]) ** 2
         for side, own in enumerate(one.rest.variance):
             variance[side] += ordinary**2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2

@@ -25,7 +25,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, gr
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.stats.tests import MOSTLY, PERMUTE
+from tracediff.stats.tests import LITTLE, MOSTLY, PERMUTE
 from tracediff.stats.workload import (
     Bools,
     Steps,
@@ -37,6 +37,9 @@ from tracediff.stats.workload import (
 from tracediff.trace.workloads import IRREGULAR
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
+_BEGIN = (
+    2  # steps with first uses: a capture's first one and another; more of them come back as the program runs
+)
 _SIDE_NAMES = ("baseline", "candidate", "A/A repeats")
 
 
@@ -69,6 +72,7 @@ class PhaseSteps:
     repeated: bool
     steady: bool
     steps: tuple[int, ...] = ()  # that are compared, a side
+    start_part: float = 0.0  # what the start counts for in the mean: its share, or nothing (see `_begins`)
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
     )
@@ -81,7 +85,7 @@ class PhaseSteps:
     @cached_property
     def mean(self) -> Floats:
         """What each step counts for in the mean of the phase."""
-        return (1 - self.start_share) * self.rest + self.start_share * self.start
+        return (1 - self.start_part) * self.rest + self.start_part * self.start
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,11 @@ class Frame:
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
 
     @cached_property
+    def begins(self) -> Bools:
+        """The steps that a run begins with, which are in no mean and are nothing that a comparison lacks."""
+        return np.asarray(np.any([(one.start > 0) & (one.mean == 0) for one in self.phases], axis=0))
+
+    @cached_property
     def index(self) -> StepIndex:
         """Where the steps are."""
         return StepIndex(self.steps)
@@ -161,8 +170,8 @@ class Frame:
             mine, gained = (side == one) & (run == number), 0.0
             for phase in self.phases:
                 count = (mine & (phase.mean > 0)).sum()
-                if phase.start_share and count:
-                    more = (mine & (phase.start > 0)).sum() / count - phase.start_share
+                if phase.start_part and count:
+                    more = (mine & (phase.start > 0)).sum() / count - phase.start_part
                     longer = sum(((phase.start - phase.rest) * ns)[side == at].sum() for at in (0, 1)) / 2
                     gained += phase.share * more * longer
             return float(gained)
@@ -487,8 +496,21 @@ def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> lis
     for one in phases:
         start = part(one.start > 0, one.inside) if (one.start > 0).any() else 0.0
         steps = tuple(np.bincount(side[one.inside], minlength=len(frame.runs)).tolist())
-        out.append(replace(one, share=part(one.inside, compared), start_share=start, steps=steps))
+        counts = 0.0 if _begins(frame, one, start) else start
+        out.append(
+            replace(one, share=part(one.inside, compared), start_share=start, start_part=counts, steps=steps)
+        )
     return out
+
+
+def _begins(frame: Frame, phase: PhaseSteps, share: float) -> bool:
+    """Whether the start is the one or two long steps that a run begins with, which would hide in its mean what the program then does."""
+    side, ns = frame.steps["side"].to_numpy(), frame.steps["ns"].to_numpy()
+    if np.bincount(frame.run_number[(phase.start > 0) & (side < 2)], minlength=1).max() > _BEGIN:
+        return False
+    usual = [float((phase.rest * ns)[side == one].sum()) for one in range(min(2, len(frame.runs)))]
+    longer = [float((phase.start * ns)[side == one].sum()) - of for one, of in enumerate(usual)]
+    return share * max(map(abs, longer)) > LITTLE * max(usual)
 
 
 def _every_run(frame: Frame, compared: Bools) -> None:

@@ -190,9 +190,10 @@ def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
 
 
 def time_share(measured: Measured) -> Shares:
-    """The part of each side's step time that is compared."""
+    """The part of each side's step time that is compared, of all but what its runs begin with."""
     side, ns = (measured.steps[name].to_numpy() for name in ("side", "ns"))
     compared = measured.frame.weight[: len(side)] > 0
+    ns = np.where(measured.frame.begins[: len(side)], 0, ns)
     shares = [float(ns[(side == one) & compared].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
     return Shares(*shares)
 

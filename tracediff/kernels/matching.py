@@ -183,7 +183,7 @@ class _Union(Generic[T]):
 
 @dataclass(frozen=True)
 class _Phase:
-    """A phase of both sides. several: it has several workloads; settled: ops that nothing replaces."""
+    """A phase of both sides. several: no workload has nearly all steps; settled: ops that nothing replaces."""
 
     ops: tuple[set[OpKey], set[OpKey]]
     used: tuple[Mapping[OpKey, Used], Mapping[OpKey, Used]]
@@ -196,7 +196,7 @@ class _Phase:
         ops = tuple({*side.ops, *chain.from_iterable(side.sequences)} for side in (one, other))
         sequences = _most_common(one.sequences), _most_common(other.sequences)
         # Between steps of several workloads a count may differ for the workload alone, and a grid. GEMMs are told apart by role.
-        several = any(len(each) > 1 for each in sequences)
+        several = any(max(each.values()) < _NEARLY_ALL * sum(each.values()) for each in sequences if each)
         settled = ops[0] & ops[1]
         if several:
             same = _as_often(one.used, other.used)

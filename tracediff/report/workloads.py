@@ -32,7 +32,7 @@ _WHY = {
     "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched", "other GPU work"),
     "none_typical": _Why(", of whose workload a side has no typical step", "of workloads of which one side has no typical step", "no typical step"),
     "first_use": _Why(
-        ", in which kernels run for the first time, as in no step of the other side", "in which kernels run for the first time", "first use of kernels",
+        ", in which kernels run for the first time", "in which kernels run for the first time", "first use of kernels",
     ),
     "": _Why("", "of several workloads", ""),
 }  # fmt: skip
