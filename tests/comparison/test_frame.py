@@ -28,16 +28,30 @@ def test_first_occurrences_are_apart_and_the_extremes_are_not_typical():
     """Of a run: the start (a new kernel), the first step of a key, ten that repeat it: the two slowest and the two fastest of these go."""
 
     def one() -> list[dict]:
-        return [step(1000, new=True), step(500, ops=7), *run(20, *range(11, 19), 10, ops=7)]
+        return [step(90, new=True), step(500, ops=7), *run(20, *range(11, 19), 10, ops=7)]
 
     (phase,) = (frame := framed([one()], [one()])).phases
     assert phase.judged and phase.repeated and phase.workload == "none"
     assert ns_of(frame, phase.typical) == [list(range(12, 18))] * 2
     assert ns_of(frame, phase.rest) == [[*range(10, 19), 20, 500]] * 2
-    assert ns_of(frame, phase.start) == [[1000]] * 2
+    assert ns_of(frame, phase.start) == [[90]] * 2
     assert phase.start_share == pytest.approx(1 / 12)
     # mean of the phase: all twelve steps alike
     assert frame.weight[frame.weight > 0] == pytest.approx([1 / 12] * 24)
+
+
+@pytest.mark.parametrize(("first", "part"), [((200,), 1 / 13), ((1000,), 0.0), ((1000, 900, 800), 3 / 15)])
+def test_the_long_steps_that_a_run_begins_with_are_in_no_mean(first: tuple[int, ...], part: float):
+    """Beside twelve steps of 100: 1 of 200 adds 8 to the mean of 13 steps, 1 of 1000 adds 69, a tenth being 10; three come back as the program runs."""
+
+    def one() -> list[dict]:
+        return [*[step(ns, new=True) for ns in first], *run(*[100] * 12, ops=7)]
+
+    (phase,) = (frame := framed([one()], [one()])).phases
+    assert ns_of(frame, phase.start) == [sorted(first)] * 2
+    assert phase.start_part == pytest.approx(part)
+    assert ns_of(frame, frame.weight) == [sorted([100] * 12 + list(first) * bool(part))] * 2
+    assert frame.begins.sum() == (0 if part else 2 * len(first))
 
 
 def test_too_few_repeated_steps_leave_all_but_the_start():
@@ -334,7 +348,7 @@ def test_everything_closes(sides, speed: bool):
     assert sum(one.steps.share for one in found.phases) == pytest.approx(1)
     means = np.zeros((2, len(found.layout.kinds)))
     for one in found.phases:
-        typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_share
+        typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_part
         for side, name in enumerate(("baseline", "candidate")):
             usual, mean = (1 - start) * getattr(typical, name), getattr(one.mean.estimate, name)
             assert usual + getattr(tail, name) + start * one.start[side] == near(mean)

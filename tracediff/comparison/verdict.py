@@ -411,7 +411,7 @@ def phase_fields(
         "tail": delta_of(one.tail.estimate),
         "start": start,
         "share": one.steps.share,
-        "start_share": one.steps.start_share,
+        "start_share": one.steps.start_part,
         "time_share": Shares(*share),
         "runs": Pair(*one.runs),
         "steps": Pair(*one.steps.steps[:2]),

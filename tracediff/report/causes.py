@@ -102,6 +102,7 @@ OUTSIDE = "outside any range"
 
 _AWAITS = re.compile(r"(?i)(?<![a-z])(recv|receive|wait|await|poll|join|barrier)(?![a-z])")
 _NEXT = {
+    "os_call": "find what calls {call} {place}",
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
@@ -121,11 +122,13 @@ def advice(finding: Finding) -> str:
         text = _NEXT["pageable"]
     elif finding.cause == "host_work" and awaits:
         text = _NEXT["awaits"]
+    elif finding.cause == "host_work" and where.os_call:
+        text = _NEXT["os_call"]
     elif finding.cause == "launch_api" and facts.copies:
         text = _NEXT["copies"]
     elif finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
         text = _NEXT["one_graph"]
-    return text.format(place=at(where.range or "") or "of this thread")
+    return text.format(place=at(where.range or "") or "of this thread", call=where.os_call)
 
 
 # What causes are called: a short name in sentences, a title in lists.
@@ -168,9 +171,11 @@ def named(finding: Finding) -> str:
     kernel = _other_memory(finding, _with_others(finding, spoken(where.kernel or "")))
     if facts.overlap:
         return _overlap(finding, kernel)
-    if facts.match == "replaced":
+    if finding.cause == "kernel_time":
         before, _, after = (where.kernel or "").partition(" -> ")
-        return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
+        one_by_one = after and len(finding.parts) < 2 and " + " not in (where.kernel or "")
+        if facts.match == "replaced" or (one_by_one and _first_of(before) != _first_of(after)):
+            return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
     if facts.late_rank is not None:
         return say("named_late", rank=f"{where.rank}", kernel=kernel or say("communication"))
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
@@ -386,7 +391,12 @@ def _idle(
     place, api, thread = where.range or "", where.api or "", where.thread or ""
     pattern = f"idle_{cause}"
     if cause == "host_work" and place.startswith(OUTSIDE):
-        return _placed(say("idle_unannotated"), at(place).removeprefix(OUTSIDE))
+        what = (
+            say("idle_in_call", what=say("idle_unannotated"), api=where.os_call)
+            if where.os_call
+            else say("idle_unannotated")
+        )
+        return _placed(what, at(place).removeprefix(OUTSIDE))
     if cause == "launch_api" and copies:
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
     elif host_only and cause in ("host_sync", "gil_wait"):
@@ -396,6 +406,8 @@ def _idle(
     what = say(pattern, thread=the_thread(thread) if thread else say("the_host"), holder=_holder(where))
     if cause == "gil_wait":
         return what
+    if cause == "host_work" and where.os_call:
+        what = say("idle_in_call", what=what, api=where.os_call)
     if ROWS[cause].calls and api and not (short and place and cause != "host_api"):
         what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=api)
     return _placed(what, at(place))

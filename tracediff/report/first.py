@@ -89,7 +89,7 @@ def untraced(result: Result, finding: Finding) -> str:
     first = [one.finding for one in result.observed.parts[:1]]
     if traced or stops is None or not stops.every or stops.side != "candidate":
         return ""
-    if finding.cause != "host_work" or finding.rank not in first:
+    if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
         return ""
     return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, result.observed.phase))
 
