@@ -122,9 +122,8 @@ def measured(
     loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
     found = [cells._phase_cells(frame, summed, layout, one, hosts, loose) for one in frame.phases]
-    whole = cells._mean(
-        "mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts
-    )
+    shares = [(one.steps.share, one.steps.start_share, weighted) for one, weighted in found]
+    whole = cells._mean("mean", frame, layout, shares, hosts)
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
         for at in range(kernels)

@@ -96,7 +96,7 @@ def test_odd_file_names(name, run, good, tmp_path):
 
 
 @pytest.mark.parametrize("limit", ["1MB", "3MB"])
-def test_too_little_memory_is_called_by_its_name(limit, run, monkeypatch):
+def test_too_little_memory_is_called_by_its_name(limit, run, monkeypatch, no_cache):
     monkeypatch.setenv("TRACEDIFF_MEMORY", limit)
     capture = CAPTURES["eager_a1"]
     code, _, err = run("compare", capture, capture, "-q")

@@ -131,7 +131,7 @@ def test_a_hostile_result_in_every_format(run, saved, tmp_path, monkeypatch):
     hostile = msgspec.structs.replace(
         result,
         kernels=[
-            msgspec.structs.replace(row, baseline=msgspec.structs.replace(row.baseline, names=[name]), range=name)
+            msgspec.structs.replace(row, baseline=msgspec.structs.replace(row.baseline, names=[name]))
             for row in result.kernels if row.baseline
         ],
         verdict_reason=name,

@@ -45,13 +45,16 @@ def test_the_long_steps_that_a_run_begins_with_are_in_no_mean(first: tuple[int, 
     """Beside twelve steps of 100: 1 of 200 adds 8 to the mean of 13 steps, 1 of 1000 adds 69, a tenth being 10; three come back as the program runs."""
 
     def one() -> list[dict]:
-        return [*[step(ns, new=True) for ns in first], *run(*[100] * 12, ops=7)]
+        begin = [step(ns, new=True, cells=[ns]) for ns in first]
+        return begin + [step(100, ops=7, cells=[100]) for _ in range(12)]
 
     (phase,) = (frame := framed([one()], [one()])).phases
     assert ns_of(frame, phase.start) == [sorted(first)] * 2
     assert phase.start_part == pytest.approx(part)
-    assert ns_of(frame, frame.weight) == [sorted([100] * 12 + list(first) * bool(part))] * 2
-    assert frame.begins.sum() == (0 if part else 2 * len(first))
+    (found,) = measured([one()], [one()], idle=1).phases
+    assert found.mean.estimate.baseline[0] == pytest.approx(
+        100 if not part else (1200 + sum(first)) / (12 + len(first))
+    )
 
 
 def test_too_few_repeated_steps_leave_all_but_the_start():
@@ -348,11 +351,13 @@ def test_everything_closes(sides, speed: bool):
     assert sum(one.steps.share for one in found.phases) == pytest.approx(1)
     means = np.zeros((2, len(found.layout.kinds)))
     for one in found.phases:
-        typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_part
+        typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_share
         for side, name in enumerate(("baseline", "candidate")):
-            usual, mean = (1 - start) * getattr(typical, name), getattr(one.mean.estimate, name)
-            assert usual + getattr(tail, name) + start * one.start[side] == near(mean)
-            means[side] += one.steps.share * mean
+            usual = (1 - start) * getattr(typical, name) + getattr(tail, name)
+            every = usual + start * one.start[side]
+            mean = every if one.steps.start_part else usual / (1 - start)  # without what a run begins with
+            assert getattr(one.mean.estimate, name) == near(mean)
+            means[side] += one.steps.share * every
     whole = found.whole
     assert (whole.baseline, whole.candidate) == (near(means[0]), near(means[1]))
     assert whole.delta == near(means[1] - means[0])

@@ -165,7 +165,7 @@ class Part:
 
 @dataclass(frozen=True)
 class PhaseCells:
-    """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none."""
+    """The cells of one phase. mean: start included, but for what a run begins with; start: (sides, cells) of its start, 0 where it has none."""
 
     steps: PhaseSteps
     typical: Part
@@ -275,7 +275,8 @@ def measure(
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
     loose = _loose(kernels)
     found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
-    whole = _mean("mean", frame, layout, [(one.steps.share, weighted) for one, weighted in found], hosts)
+    shares = [(one.steps.share, one.steps.start_share, weighted) for one, weighted in found]
+    whole = _mean("mean", frame, layout, shares, hosts)
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
     )  # fmt: skip
@@ -357,7 +358,7 @@ def _phase_cells(
         _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
     )  # fmt: skip
     noise = Noise(usual * np.abs(typical.means[:2, :cells]), host, lever)
-    part = 1 - phase.start_part
+    part = 1 - phase.start_share  # the mean of all steps has the first ones too
     tail_values = [
         part * (one[:, :cells] - other[:, :cells])
         for one, other in zip(rest.values, typical.values, strict=True)
@@ -378,7 +379,7 @@ def _phase_cells(
         Part.of("typical", _paired(frame, sample), noise, layout),
         # what rare steps take differs from run to run as waits do
         Part.of("tail", _paired(frame, tail), Noise(WAIT * np.abs(tail_means), host), layout),
-        _mean("mean", frame, layout, [(1.0, weighted)], hosts),
+        _mean("mean", frame, layout, [(1.0, phase.start_part, weighted)], hosts),
         start.means[:, :cells] if start is not None else np.zeros((len(frame.runs), cells)),
         (typical.runs[0], typical.runs[1]),
     )
@@ -428,16 +429,16 @@ def _mean(
     name: Literal["mean"],
     frame: Frame,
     layout: Layout,
-    phases: Sequence[tuple[float, _Weighted]],
+    phases: Sequence[tuple[float, float, _Weighted]],
     hosts: Hosts,
 ) -> Part:
-    """The mean over all steps of some phases, weighted by their shares, first uses of kernels among them."""
+    """The mean over all steps of some phases. phases: share, share of its start, sums."""
     cells, runs = len(layout.kinds), frame.runs
     values = [np.zeros((many, cells + 2)) for many in runs]
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
     unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
-    for share, one in phases:
-        start_part, usual = one.phase.start_part, one.usual
+    for share, start_part, one in phases:
+        usual = one.usual
         parts = [(1 - start_part, one.rest)]
         if one.start is not None and start_part:
             parts.append((start_part, one.start))

@@ -780,7 +780,6 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
         return []
     steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
     ns, side = (steps[name].to_numpy() for name in ("ns", "side"))
-    ns = np.where(measured.frame.begins[: len(ns)], 0, ns)
     if any(ns[(side == at) & (weight > 0)].sum() < MOSTLY * ns[side == at].sum() for at in (0, 1)):
         return []
     return [

@@ -72,7 +72,7 @@ class PhaseSteps:
     repeated: bool
     steady: bool
     steps: tuple[int, ...] = ()  # that are compared, a side
-    start_part: float = 0.0  # what the start counts for in the mean: its share, or nothing (see `_begins`)
+    start_part: float = 0.0  # what the start counts for where the mean of the phase is judged: its share, or nothing (see `_begins`)
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
     )
@@ -85,7 +85,7 @@ class PhaseSteps:
     @cached_property
     def mean(self) -> Floats:
         """What each step counts for in the mean of the phase."""
-        return (1 - self.start_part) * self.rest + self.start_part * self.start
+        return (1 - self.start_share) * self.rest + self.start_share * self.start
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,6 @@ class Frame:
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
 
     @cached_property
-    def begins(self) -> Bools:
-        """The steps that a run begins with, which are in no mean and are nothing that a comparison lacks."""
-        return np.asarray(np.any([(one.start > 0) & (one.mean == 0) for one in self.phases], axis=0))
-
-    @cached_property
     def index(self) -> StepIndex:
         """Where the steps are."""
         return StepIndex(self.steps)
@@ -170,8 +165,8 @@ class Frame:
             mine, gained = (side == one) & (run == number), 0.0
             for phase in self.phases:
                 count = (mine & (phase.mean > 0)).sum()
-                if phase.start_part and count:
-                    more = (mine & (phase.start > 0)).sum() / count - phase.start_part
+                if phase.start_share and count:
+                    more = (mine & (phase.start > 0)).sum() / count - phase.start_share
                     longer = sum(((phase.start - phase.rest) * ns)[side == at].sum() for at in (0, 1)) / 2
                     gained += phase.share * more * longer
             return float(gained)

@@ -124,7 +124,7 @@ def run_values(measure: Measure, baseline: Side, candidate: Side) -> tuple[Float
     whole = sum(phase.share for phase in phases)
     for phase in phases:
         plain = phase.klass * 0
-        parts = [(1 - phase.start_part, phase.rest, phase.klass), (phase.start_part, phase.start, plain)]
+        parts = [(1 - phase.start_share, phase.rest, phase.klass), (phase.start_share, phase.start, plain)]
         for part, weight, klass in [(1.0, phase.typical, phase.klass)] if typical else parts:
             if not part:
                 continue

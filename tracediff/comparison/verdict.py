@@ -190,10 +190,9 @@ def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
 
 
 def time_share(measured: Measured) -> Shares:
-    """The part of each side's step time that is compared, of all but what its runs begin with."""
+    """The part of each side's step time that is compared."""
     side, ns = (measured.steps[name].to_numpy() for name in ("side", "ns"))
     compared = measured.frame.weight[: len(side)] > 0
-    ns = np.where(measured.frame.begins[: len(side)], 0, ns)
     shares = [float(ns[(side == one) & compared].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
     return Shares(*shares)
 
@@ -411,7 +410,7 @@ def phase_fields(
         "tail": delta_of(one.tail.estimate),
         "start": start,
         "share": one.steps.share,
-        "start_share": one.steps.start_part,
+        "start_share": one.steps.start_share,
         "time_share": Shares(*share),
         "runs": Pair(*one.runs),
         "steps": Pair(*one.steps.steps[:2]),

@@ -105,7 +105,7 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     if mean is not None and (of_mean or _differs(mean, typical)):
         out.append(PhaseLine(phase.phase, "mean", mean, scale, verdict if of_mean else None, _beyond(mean)))
     if start is not None:
-        part = f"{units.share(phase.start_share)} of steps" if phase.start_share else ""
+        part = f"{units.share(phase.start_share)} of steps"
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
 
