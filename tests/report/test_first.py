@@ -801,7 +801,11 @@ def test_sides_of_the_same_files_are_one_capture() -> None:
 
 @pytest.mark.parametrize(
     ("check", "said"),
-    [("programs", "compare captures of one program"), ("graph_mode", "record both sides alike (graph_mode)")],
+    [
+        ("programs", "compare captures of one program"),
+        ("graph_mode", "record both sides alike (--cuda-graph-trace=node)"),
+        ("trace_sync", "record both sides alike (-t cuda)"),
+    ],
 )
 def test_what_cannot_be_compared_says_what_can(check: str, said: str) -> None:
     failed = [m.Check(check, "fail", "node", "graph", "they differ")]

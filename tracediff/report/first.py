@@ -72,7 +72,9 @@ def advised(result: Result) -> str:
     """What to do about the cause that is named first, or about noise; empty where it got faster, or nothing changed."""
     runs = result.step.runs_advised
     if result.verdict == "not_comparable" and (failed := _failed(result)):
-        return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=failed.name)
+        kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
+        name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
+        return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=name)
     if result.verdict == "inconclusive" and runs and runs <= _MOST_RUNS:
         return say("record", runs=f"{runs}")
     parts = result.observed.parts[:1] if result.verdict in words.MOVED else []

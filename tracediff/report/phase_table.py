@@ -53,7 +53,11 @@ def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase)]
     if words.whole_captures(result):
-        out = [replace(line, phase=words.unit(result), unjudged="") for line in out]
+        # their one row has the verdict of the result, which also weighs whether both did the same amount of work
+        out = [
+            replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
+            for line in out
+        ]
     step = result.step
     return [
         *out,
