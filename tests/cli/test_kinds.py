@@ -16,7 +16,7 @@ def test_every_name_of_a_kind_is_there(kind: Kind) -> None:
         parameters = inspect.signature(named(renderer)).parameters
         if kind.cut and renderer in (kind.renderers["md"], kind.terminal):
             assert "top" in parameters, renderer
-    assert version(kind) == {"": 3, "show": 2}.get(kind.name, 1)
+    assert version(kind) == {"": 3, "show": 2, "history": 2}.get(kind.name, 1)
 
 
 @pytest.mark.parametrize("kind", ALONE, ids=lambda kind: kind.name)
