@@ -98,18 +98,24 @@ def test_what_decides_a_step_sums_to_it(tmp_path):
     assert set(steps.deciding[1].max(axis=0).tolist()) == {0, 2 * US, 8 * US, 10 * US, 200 * US}
 
 
-def test_a_wait_for_the_gil_ends_when_the_holder_lets_go(tmp_path):
-    """200 us: 20 us of work, 50 us of wait for the GIL that thread 2 holds in `send`, 10 us launch, 120 us until the GPU is done."""
+def held(*, send: int) -> TraceBuilder:
+    """A loop of 200 us: 20 us in `plan`, 50 us of wait for the GIL, 10 us launch, 120 us until the GPU is done. Thread 2 holds it from 5 to 68 us, in `send` from `send` us on."""
 
     def step(trace: TraceBuilder, now: int, number: int) -> int:
-        trace.gil(2, "hold", now + 5 * US, now + 68 * US).range(2, "send", now + 6 * US, now + 66 * US)
+        trace.gil(2, "hold", now + 5 * US, now + 68 * US).range(2, "send", now + send * US, now + 66 * US)
         trace.range(1, "plan", now, now + 20 * US).gil(1, "wait", now + 20 * US, now + 70 * US)
         trace.api(1, "cudaLaunchKernel", now + 70 * US, now + 80 * US, corr=number + 1)
         trace.kernel(number + 1, now + 85 * US, now + 195 * US)
         trace.api(1, "cudaStreamSynchronize", now + 80 * US, now + 200 * US)
         return now + 200 * US
 
-    trace = loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
+    return loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
+
+
+def test_a_wait_for_the_gil_ends_when_the_holder_lets_go(tmp_path):
+    """200 us: 20 us of work, 50 us of wait for the GIL that thread 2 holds in `send`, 10 us launch, 120 us until the GPU is done."""
+
+    trace = held(send=6)
     assert after(trace, tmp_path, without=["gil_wait@send"]) == ({200}, {150})
     assert after(trace, tmp_path, scale=["gil_wait=0.5"]) == ({200}, {175})
     # the holder began after `plan` had: it lets go no sooner for the work that is gone
@@ -211,15 +217,7 @@ def test_without_changes_every_event_keeps_its_time(name):
 def test_what_the_holder_worked_before_it_was_asked_for_the_gil_is_no_wait(tmp_path):
     """Thread 2 holds the GIL from 5 to 68 us, the thread asks for it at 20 and gets it at 70: 50 us of wait, 20 us of work before."""
 
-    def step(trace: TraceBuilder, now: int, number: int) -> int:
-        trace.gil(2, "hold", now + 5 * US, now + 68 * US).range(2, "send", now + 1 * US, now + 66 * US)
-        trace.range(1, "plan", now, now + 20 * US).gil(1, "wait", now + 20 * US, now + 70 * US)
-        trace.api(1, "cudaLaunchKernel", now + 70 * US, now + 80 * US, corr=number + 1)
-        trace.kernel(number + 1, now + 85 * US, now + 195 * US)
-        trace.api(1, "cudaStreamSynchronize", now + 80 * US, now + 200 * US)
-        return now + 200 * US
-
-    trace = loop(step, trace=TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2))
+    trace = held(send=1)
     steps = project(reduced(trace, tmp_path, graph="all"), [])
     decided = {name: set(ns.tolist()) for name, ns in zip(CATEGORIES, steps.deciding[0].T, strict=True)}
     assert decided["gil_wait"] == {50 * US} and decided["host_work"] == {20 * US}

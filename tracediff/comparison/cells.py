@@ -276,7 +276,7 @@ def measure(
     loose = _loose(kernels)
     found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
     shares = [(one.steps.share, one.steps.start_share, weighted) for one, weighted in found]
-    whole = _mean("mean", frame, layout, shares, hosts)
+    whole = _mean(frame, layout, shares, hosts)
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
     )  # fmt: skip
@@ -379,7 +379,7 @@ def _phase_cells(
         Part.of("typical", _paired(frame, sample), noise, layout),
         # what rare steps take differs from run to run as waits do
         Part.of("tail", _paired(frame, tail), Noise(WAIT * np.abs(tail_means), host), layout),
-        _mean("mean", frame, layout, [(1.0, phase.start_part, weighted)], hosts),
+        _mean(frame, layout, [(1.0, phase.start_part, weighted)], hosts),
         start.means[:, :cells] if start is not None else np.zeros((len(frame.runs), cells)),
         (typical.runs[0], typical.runs[1]),
     )
@@ -426,7 +426,6 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
 
 
 def _mean(
-    name: Literal["mean"],
     frame: Frame,
     layout: Layout,
     phases: Sequence[tuple[float, float, _Weighted]],
@@ -466,7 +465,7 @@ def _mean(
     )  # fmt: skip
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
     noise = Noise(np.sqrt(scatter), host, _lever(layout, means))
-    return Part.of(name, _paired(frame, sample), noise, layout)
+    return Part.of("mean", _paired(frame, sample), noise, layout)
 
 
 def _paired(frame: Frame, sample: Sample) -> Sample:

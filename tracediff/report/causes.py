@@ -389,14 +389,8 @@ def _idle(
 ) -> str:
     """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
     place, api, thread = where.range or "", where.api or "", where.thread or ""
-    pattern = f"idle_{cause}"
-    if cause == "host_work" and place.startswith(OUTSIDE):
-        what = (
-            say("idle_in_call", what=say("idle_unannotated"), api=where.os_call)
-            if where.os_call
-            else say("idle_unannotated")
-        )
-        return _placed(what, at(place).removeprefix(OUTSIDE))
+    unannotated = cause == "host_work" and place.startswith(OUTSIDE)
+    pattern = "idle_unannotated" if unannotated else f"idle_{cause}"
     if cause == "launch_api" and copies:
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
     elif host_only and cause in ("host_sync", "gil_wait"):
@@ -410,7 +404,7 @@ def _idle(
         what = say("idle_in_call", what=what, api=where.os_call)
     if ROWS[cause].calls and api and not (short and place and cause != "host_api"):
         what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=api)
-    return _placed(what, at(place))
+    return _placed(what, at(place).removeprefix(OUTSIDE) if unannotated else at(place))
 
 
 def _placed(what: str, place: str) -> str:
