@@ -138,7 +138,8 @@ def nsys_flags(
     flags += ["-t", ",".join(name for name in TRACES if name in features.traces)]
     if kind.capture_range:
         # `stop` ignores every window after the first
-        flags += ["-c", "cudaProfilerApi", f"--capture-range-end={'repeat' if several else 'stop'}"]
+        end = "repeat" if several else "stop"
+        flags += ["-c", "cudaProfilerApi", f"--capture-range-end={end}"]
     if features.graph_trace:
         flags.append(f"--cuda-graph-trace={graph_trace}")
     if kind.fork and features.fork_before_exec:
@@ -239,11 +240,12 @@ def shown(plan: Plan, nsys: Nsys, bundle: Path) -> list[str]:
     for slot in plan.schedule():
         launch = launch_of(plan, slot, nsys, bundle / "runs" / slot.name, {})
         extra = plan.until is not None and slot.kind == "profiled" and slot.repeat > plan.repeats
-        lines.append(f"# {slot.name}{f' (only while {plan.until} is not reached)' if extra else ''}")
+        lines.append(f"# {slot.name} (only while {plan.until} is not reached)" if extra else f"# {slot.name}")
         before = f"cd {shlex.quote(str(launch.cwd))} && " if launch.cwd else ""
         public = machine.recorded_env(launch.added)
         for name in sorted(launch.added):
-            before += f"{name}={shlex.quote(public[name]) if name in public else '...'} "
+            value = shlex.quote(public[name]) if name in public else "..."
+            before += f"{name}={value} "
         lines.append(before + shlex.join(machine.recorded_command(launch.command)))
         if launch.client:
             lines.append(f"#   when {launch.ready_url} answers:")

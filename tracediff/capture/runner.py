@@ -313,10 +313,11 @@ class Runner:
                 if whole
                 else "the same command with --resume goes on"
             )
+            plan = "this plan" if same else "another plan"
             raise TracediffError(
                 "bundle-exists",
                 f"{self.bundle.name} holds {done} of {of} runs of this plan" if same and not whole
-                else f"{self.bundle.name} holds {done} runs of {'this' if same else 'another'} plan",
+                else f"{self.bundle.name} holds {done} runs of {plan}",
                 fix=f"{then}; -o names another folder" if same else "-o names another folder",
             )  # fmt: skip
         if not same:
@@ -478,9 +479,10 @@ class Runner:
         reports = sorted(folder.glob("report*.nsys-rep"))
         if not reports:
             ranged = any(word.startswith(("-c", "--capture-range")) for word in run.command)
+            text = "the program ended and nsys wrote no report"
             raise TracediffError(
                 "nsys-no-report",
-                f"the program ended and nsys wrote no report{': the capture range was never entered' if ranged else ''}",
+                f"{text}: the capture range was never entered" if ranged else text,
                 fix="steps that the program reaches (--steps A-B), or cudaProfilerStart in the program; "
                 "--preset any captures from beginning to end"
                 if ranged

@@ -647,4 +647,5 @@ def _line(row: Row) -> bytes:
 
 def _microseconds(ns: int) -> msgspec.Raw:
     whole, rest = divmod(abs(ns), 1000)
-    return msgspec.Raw(f"{'-' if ns < 0 else ''}{whole}.{rest:03}".encode())
+    sign = "-" if ns < 0 else ""
+    return msgspec.Raw(f"{sign}{whole}.{rest:03}".encode())

@@ -32,4 +32,5 @@ def cache(clear: bool) -> None:
 
 
 def _said(count: int, size: int) -> str:
-    return f"{count} export{'' if count == 1 else 's'} in {size / 1e6:.1f} MB"
+    exports = "1 export" if count == 1 else f"{count} exports"
+    return f"{exports} in {size / 1e6:.1f} MB"

@@ -301,11 +301,10 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
             raise click.UsageError("give a plan, or --baseline and --candidate")
         return read_plan(file, **flags)
     if not flags["model"] and (not baseline or not candidate):
+        absent = "--candidate is missing" if baseline else "--baseline is missing"
         raise TracediffError(
             "plan-missing",
-            f"{'--candidate' if baseline else '--baseline'} is missing"
-            if baseline or candidate
-            else "nothing to capture",
+            absent if baseline or candidate else "nothing to capture",
             fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
             exit_code=2,
         )

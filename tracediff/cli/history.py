@@ -92,7 +92,8 @@ def add(
     points = [(path, _point(path, name, time, where.program or "", pinned)) for path in results]
     for path, point in points:
         _, new = opened.add(point, source=path.name, link=link)
-        say(f"{path.name}: {'added' if new else 'is there already'} as a point of {name[:10]}", err=False)
+        done = "added" if new else "is there already"
+        say(f"{path.name}: {done} as a point of {name[:10]}", err=False)
 
 
 @history.command(

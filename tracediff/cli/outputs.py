@@ -353,8 +353,9 @@ def read_saved(path: Path) -> Report:
             f"{path.name} is not a result of tracediff: {error}",
             fix="tracediff compare A B --json FILE",
         ) from error
+    what = "report" if found.kind == "show" else "comparison"
     raise TracediffError(
         "result-version",
         f"{path.name} has format {found.format_version}, this tracediff reads {known}",
-        fix=f"run the {'report' if found.kind == 'show' else 'comparison'} again with this version",
+        fix=f"run the {what} again with this version",
     )

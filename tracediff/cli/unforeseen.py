@@ -43,9 +43,10 @@ def explained(error: BaseException, words: Sequence[str], commands: Container[st
     if isinstance(error, OSError):
         place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "the output"
         if isinstance(error, PermissionError):
+            of = place if error.filename else "a file"
             return TracediffError(
                 "no-permission",
-                f"{place if error.filename else 'a file'}: permission denied",
+                f"{of}: permission denied",
                 fix="read from and write to files and folders that this user may use",
             )
         if error.errno in _OF_THE_MACHINE:

@@ -191,7 +191,8 @@ def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> Tra
     """Say in one error which exports could not be read; `errors`: name and error of each, at least one."""
     first = errors[0][1]
     alone = len(errors) == 1
-    fix = f"read what is there without {'it' if alone else 'them'}: --skip-unreadable"
+    left = "it" if alone else "them"
+    fix = f"read what is there without {left}: --skip-unreadable"
     # where nothing would be left, leaving out is no help; one of two is all that a side has
     helps = exports > 2 if alone else len(errors) < exports
     if len({error.slug for _, error in errors}) == 1:

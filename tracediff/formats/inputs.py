@@ -334,15 +334,11 @@ def _taken_as_ranks(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
         return []
     listed = [f"the {count} exports of `{name}`" for name, count in found[:_NAMED]]
     listed += [f"those of {len(found) - _NAMED} more folders"] if len(found) > _NAMED else []
-    alone = len(found) == 1
-    return [
-        Note(
-            "taken-as-ranks",
-            f"{_named(folder).name}: {', '.join(listed)}, whose names tell no rank<N> apart, were taken as"
-            f" {'ranks of one run' if alone else 'ranks of one run a folder'}; if they are repeats, give the"
-            f" {f'folder `{found[0][0]}` itself' if alone else 'folder with one export a run instead'}",
-        )
-    ]
+    taken, give = "ranks of one run a folder", "folder with one export a run instead"
+    if len(found) == 1:
+        taken, give = "ranks of one run", f"folder `{found[0][0]}` itself"
+    text = f"whose names tell no rank<N> apart, were taken as {taken}; if they are repeats, give the {give}"
+    return [Note("taken-as-ranks", f"{_named(folder).name}: {', '.join(listed)}, {text}")]
 
 
 def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) -> list[Note]:
@@ -370,13 +366,9 @@ def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) 
         for kind, names in sorted(left.items(), key=lambda one: _PLURAL[one[0]])
     )
     kind = TORCH if all(is_trace_name(one) for one in used) else NSYS
-    return [
-        Note(
-            "files-not-taken",
-            f"{folder.name}: only {_counted(len(used), kind)} of this folder {'is' if len(used) == 1 else 'are'}"
-            f" taken, and not {others}: give those by name, or a folder of their own",
-        )
-    ]
+    verb = "is" if len(used) == 1 else "are"
+    text = f"only {_counted(len(used), kind)} of this folder {verb} taken, and not {others}: give those by name, or a folder of their own"
+    return [Note("files-not-taken", f"{folder.name}: {text}")]
 
 
 def _kind(path: Path, places: Sequence[Path]) -> str:
@@ -391,7 +383,8 @@ def _kind(path: Path, places: Sequence[Path]) -> str:
 
 
 def _counted(number: int, kind: str) -> str:
-    return f"{number} {kind if number == 1 else _PLURAL[kind]}"
+    noun = kind if number == 1 else _PLURAL[kind]
+    return f"{number} {noun}"
 
 
 def _more(names: int) -> str:

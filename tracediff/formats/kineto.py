@@ -574,9 +574,8 @@ class _Tables:
         self._first = 0  # ns, of the earliest event from the origin
         for table, columns in _COLUMNS.items():
             more = '"globalPid" INTEGER, "shortName" INTEGER' if table in _OPS else '"text" TEXT'
-            listed = ", ".join(
-                f'"{column}" {"TEXT" if column == "jsonText" else "INTEGER"}' for column in columns
-            )
+            kinds = {"jsonText": "TEXT"}
+            listed = ", ".join(f'"{column}" {kinds.get(column, "INTEGER")}' for column in columns)
             db.execute(f"CREATE TABLE {table} ({listed}, {more})")
 
     def add(self, events: list[Event]) -> None:

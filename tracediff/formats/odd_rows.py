@@ -71,7 +71,8 @@ def _of_rows(db: duckdb.DuckDBPyConnection, name: str, table: str, sources: tupl
         if calls:
             timeless -= db.execute(_OPEN).fetchall()[0][0]
         notes += _said(name, f"CUPTI_ACTIVITY_KIND_{source}", rows, timeless, backward)
-    db.execute(f"DELETE FROM {table} WHERE start_ns IS NULL{'' if calls else ' OR end_ns IS NULL'}")
+    timeless_row = "start_ns IS NULL" if calls else "start_ns IS NULL OR end_ns IS NULL"
+    db.execute(f"DELETE FROM {table} WHERE {timeless_row}")
     db.execute(f"UPDATE {table} SET end_ns = start_ns WHERE end_ns IS NULL OR end_ns < start_ns")
     return notes
 

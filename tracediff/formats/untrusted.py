@@ -144,7 +144,8 @@ def _look(path: Path, db: sqlite3.Connection, wanted: set[str]) -> Examined:
     for kind, name, table, _, sql in rows:
         what = _not_plain(kind, sql, made.get(name.lower(), "table"))
         if what and wanted & {name.lower(), table.lower()}:
-            return Examined(problem=NOT_PLAIN, said=f"{table if kind == 'trigger' else name} {what}")
+            of = table if kind == "trigger" else name
+            return Examined(problem=NOT_PLAIN, said=f"{of} {what}")
     for name, kind in made.items():
         if kind != "table" and name in wanted:
             return Examined(problem=NOT_PLAIN, said=f"{name} is a {kind}")

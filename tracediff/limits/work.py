@@ -135,7 +135,7 @@ def _gemm(operator: str, said: _Said) -> Work | None:
     elif operator != "aten::_int_mm":  # with more arguments the output may be of another type
         known = known and len(said.dims) == (2 if operator in ("aten::mm", "aten::bmm") else 5)
     read = sum(_read(said, place, dims) for place, dims in zip(places, (one, other), strict=True))
-    shape = f"{f'{batch[0]} of ' if batch else ''}{m} x {n} x {k}"
+    shape = " of ".join([*map(str, batch), f"{m} x {n} x {k}"])
     count = math.prod(batch) * m * n
     return Work("gemm", shape, dtype, 2.0 * count * k, read if known else None, count, output)
 
@@ -168,7 +168,9 @@ def _pairs(said: _Said, *, is_causal: bool) -> Work | None:
     known = all(_strides(said, place) for place in range(3))
     read = sum(_read(said, place, one) for place, one in enumerate(dims))
     flop = 2.0 * batch * heads * pairs * (width + value[3])
-    shape = f"{batch} x {heads} heads, {many} {'query' if many == 1 else 'queries'}, {length} keys of {width}{', causal' if is_causal else ''}"
+    queries = f"{many} query" if many == 1 else f"{many} queries"
+    shape = f"{batch} x {heads} heads, {queries}, {length} keys of {width}"
+    shape = f"{shape}, causal" if is_causal else shape
     return Work(
         "attention", shape, _dtype(said, 0), flop, read if known else None, batch * heads * many * value[3]
     )

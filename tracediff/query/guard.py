@@ -209,9 +209,10 @@ def _answer(relation: duckdb.DuckDBPyRelation, limit: int | None) -> Answer:
             number += 1
             new = f"{name}_{number}"
         names.append(new)
+    casts = ["::VARCHAR" if _AS_TEXT.search(kind) else "" for kind in kinds]
     columns = [
-        f"#{number}{'::VARCHAR' if _AS_TEXT.search(kind) else ''} AS {identifier(name)}"
-        for number, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
+        f"#{number}{cast} AS {identifier(name)}"
+        for number, (name, cast) in enumerate(zip(names, casts, strict=True), 1)
     ]
     rows = relation.project(", ".join(columns))
     frame = pl.DataFrame(rows if limit is None else rows.limit(limit + 1))

@@ -196,7 +196,10 @@ class StepEvents:
             return places, calls, [""] * len(places), texts
         held = self.role(part.holder) or "nobody recorded"
         where = self._place_texts(part.holder, part.holder_label, part.start)
-        texts = [f"in {text or 'no range'}; held by {held}{f' in {at}' if at else ''}" for text, at in zip(texts, where, strict=True)]  # fmt: skip
+        holders = [f"{held} in {at}" if at else held for at in where]
+        texts = [
+            f"in {text or 'no range'}; held by {holder}" for text, holder in zip(texts, holders, strict=True)
+        ]
         return places, calls, where, texts
 
     def _place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:

@@ -92,9 +92,9 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
         with scratch() as folder, looked_into(path, folder) as seen:
             found = _contents(seen)
         title = "an export of Nsight Systems (SQLite)" if kind.slug == "sqlite" else title
-    for suffix in ("xz", "gz") if path.is_file() else ():
-        if path.name.endswith(f".{suffix}"):
-            title += f", packed with {'xz' if suffix == 'xz' else 'gzip'}"
+    for suffix, program in ((".xz", "xz"), (".gz", "gzip")) if path.is_file() else ():
+        if path.name.endswith(suffix):
+            title += f", packed with {program}"
     return Input(
         name=name, kind=kind.slug, title=title, bytes=_size(path), known=True, facts=facts, contents=found,
         next=_next(_word(path) + options, kind, found),
@@ -281,9 +281,8 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     elif not launches:
         inside = "no graph was launched"
     else:
-        inside = (
-            f"{launches} {'launch' if launches == 1 else 'launches'} without nodes: --cuda-graph-trace=node"
-        )
+        many = "1 launch" if launches == 1 else f"{launches} launches"
+        inside = f"{many} without nodes: --cuda-graph-trace=node"
     table = needs("kernel table", "kernels", reason=_names(len(names), "kernels"))
     if launches and has["kernels"] and not has[_INSIDE]:
         table = Answer("kernel table", True, "without the kernels of CUDA graphs")

@@ -634,4 +634,5 @@ def _there(units: list[Unit], steps: pl.DataFrame) -> str:
     low, high = min(int(unit.bounds[0]) for unit in units), max(int(unit.bounds[-1]) for unit in units)
     last = max(unit.rank for unit in units)
     told = f"its whole steps are {found.min()} to {found.max()}, " if len(found) else "its whole steps are "
-    return f"{told}from {low / 1e9:.6f} s to {high / 1e9:.6f} s, of rank{'s 0 to ' + str(last) if last else ' 0'}"
+    ranks = f"ranks 0 to {last}" if last else "rank 0"
+    return f"{told}from {low / 1e9:.6f} s to {high / 1e9:.6f} s, of {ranks}"
