@@ -19,7 +19,7 @@ ACTIONS = {name: yaml.safe_load((ROOT / name).read_text()) for name in ("action.
 ACTION = ACTIONS["action.yml"]
 # Of https://docs.gitlab.com/ci/yaml/: those that the template uses.
 JOB_KEYS = {"extends", "tags", "resource_group", "rules", "variables", "script", "artifacts"}
-COMMENT_KEYS = {"extends", "image", "needs", "environment", "rules", "variables", "script"}
+COMMENT_KEYS = {"extends", "image", "needs", "environment", "rules", "variables", "script", "artifacts"}
 _HASH = r"[\w-]+/[\w/-]+@[0-9a-f]{40}"
 _EDIT = r"<OWNER>/tracediff(/comment)?@<COMMIT>"
 

@@ -18,7 +18,7 @@ def merge_request(repository: Repository, forge: Forge, source: str = "99") -> d
     return {
         **repository.env, "GITLAB_TOKEN": "glpat-secret", "CI_API_V4_URL": forge.address, "CI_PROJECT_ID": "99",
         "CI_MERGE_REQUEST_IID": "3", "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": source, "CI_PIPELINE_URL": "https://gitlab.example/pipelines/5",
-        "TRACEDIFF_PACKAGE": "/opt/tracediff[comment]",
+        "TRACEDIFF_PACKAGE": "/opt/tracediff[comment]", "CI_JOB_URL": "https://gitlab.example/owner/repo/-/jobs/71",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": repository.git("rev-parse", "main"), "CI_COMMIT_SHA": repository.git("rev-parse", "HEAD"),
     }  # fmt: skip
 
@@ -37,6 +37,9 @@ def test_the_gates_decide(speed: str, status: int, said: str, repository: Reposi
     (comment,) = forge.comments
     assert said in comment["body"].splitlines()[0]
     assert "[HTML report](https://gitlab.example/pipelines/5)" in comment["body"]
+    shown = "https://gitlab.example/owner/repo/-/jobs/71/artifacts/raw/tracediff-pictures/waterfall.png"
+    assert f"]({shown})" in comment["body"]
+    assert (repository.clone / "tracediff-pictures/waterfall.png").read_bytes().startswith(b"\x89PNG")
     out = repository.clone / "tracediff-out"
     assert {path.name for path in out.glob("*.*")} == {"plan.json", "plan.html", "plan.xml"}
 

@@ -413,3 +413,25 @@ def test_results_of_one_name_are_told_apart_by_their_folders(run, tmp_path):
     code, out, _ = run("comment", "a/result.json", "b/result.json", "--dry-run")
     assert code == 0 and "**`a/result`**" in out and "**`b/result`**" in out
     assert run("comment", "a/result.json", "a/result.json", "--dry-run")[0] == 2
+
+
+AT = "https://forge.example/jobs/7/artifacts/raw/drawn"
+
+
+def test_the_waterfall_is_shown_where_it_will_be_read(github, run, saved, tmp_path):
+    drawn = tmp_path / "drawn"
+    assert run("comment", saved, "--github", "--pictures", str(drawn), "--pictures-at", f"{AT}/")[0] == 0
+    (comment,) = github.comments
+    assert f"]({AT}/waterfall.png)\n" in comment["body"]
+    assert (drawn / "waterfall.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = run("comment", saved, "--github", "--pictures-at", "file:///drawn")
+    assert code == 2 and "--pictures-at" in err and "an http or https address" in err
+
+
+def test_pictures_of_several_results_lie_in_folders_of_their_own(run, saved, tmp_path):
+    drawn, other = tmp_path / "drawn", tmp_path / "prefill.json"
+    other.write_bytes(encode(sample.full()))
+    _, out, _ = run("comment", saved, str(other), "--dry-run", "--pictures", str(drawn), "--pictures-at", AT)
+    assert [f"]({AT}/{number}/waterfall.png)" in out for number in (1, 2, 3)] == [True, True, False]
+    assert sorted(path.name for path in drawn.iterdir()) == ["1", "2"]
+    assert all((drawn / number / "waterfall.png").is_file() for number in "12")

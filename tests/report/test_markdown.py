@@ -265,14 +265,14 @@ def test_the_report_is_linked() -> None:
             report_link(bad)
 
 
-def test_causes_and_pictures_are_linked_where_the_page_is_known() -> None:
+def test_causes_are_linked_where_the_page_is_known_and_the_waterfall_is_shown_where_it_is() -> None:
     page = "https://ci.example/runs/7/report.html"
-    text = render_markdown(sample.full(), link=page, pictures=["drawn/waterfall.png", "drawn/step-strip.png"])
-    causes = [f"{page}#finding-{rank}" for rank in (1, 2, 3)]
-    files = [f"https://ci.example/runs/7/drawn/{name}.png" for name in ("waterfall", "step-strip")]
-    assert links(text) == [page, *files, *causes]
-    assert "[step strip](" in text
-    assert f"\n\n![waterfall]({files[0]})\n" in text and "![step" not in text
+    picture = "https://ci.example/runs/7/drawn/waterfall.png"
+    text = render_markdown(sample.full(), link=page, picture=picture)
+    assert links(text) == [page, *(f"{page}#finding-{rank}" for rank in (1, 2, 3))]
+    (image,) = [c for t in GFM.parse(text) for c in t.children or [] if c.type == "image"]
+    assert image.attrs["src"] == picture and image.content == "Where the time of a mean step went"
+    assert text.index(picture) < text.index("<details>") and length(text.partition("<details>")[0]) <= OPEN
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:

@@ -15,6 +15,7 @@ from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
     from tracediff.cli.forges import Forge
+    from tracediff.model import Result
 
 
 @click.command(
@@ -50,6 +51,19 @@ there, whatever the gates say. See docs/gate.md.
     "--link", default="", metavar="URL", callback=web_address, help="Where the HTML report can be read."
 )
 @click.option(
+    "--pictures",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Pictures as SVG and PNG; of several results in folders 1, 2, ... of DIR, in their order.",
+)
+@click.option(
+    "--pictures-at",
+    default="",
+    metavar="URL",
+    callback=web_address,
+    help="Where the files of --pictures can be read: the comment shows the waterfall.",
+)
+@click.option(
     "--top",
     type=click.IntRange(1),
     default=10,
@@ -66,12 +80,15 @@ def comment(
     pr: int | None,
     key: str,
     link: str,
+    pictures: Path | None,
+    pictures_at: str,
     top: int,
     dry_run: bool,
     gating: Gating,
 ) -> None:
     """Post RESULTS, the JSON of `tracediff compare --json`, as one comment, or update the comment that is there."""
     from tracediff.report.markdown import marker, render_many, render_markdown
+    from tracediff.report.pictures import FIRST
 
     policy = gating.read()
     try:
@@ -86,11 +103,17 @@ def comment(
     if forge is None and not dry_run:
         raise click.UsageError("--github or --gitlab?")
     found = {name: judge(policy, read_result(path)) for name, path in _named(results).items()}
-    single = next(iter(found.values())) if len(found) == 1 else None
-    if single is not None:
-        body = render_markdown(single, top=top, key=key, link=link)
+    folders = {name: f"{number}/" for number, name in enumerate(found, 1)} if len(found) > 1 else {}
+    shown = {
+        name: f"{pictures_at.rstrip('/')}/{folders.get(name, '')}{FIRST}" for name in found if pictures_at
+    }
+    if len(found) == 1:
+        ((name, single),) = found.items()
+        body = render_markdown(single, top=top, key=key, link=link, picture=shown.get(name, ""))
     else:
-        body = render_many(found, top=top, key=key, link=link)
+        body = render_many(found, top=top, key=key, link=link, shown=shown)
+    for name, result in found.items() if pictures else ():
+        _draw(pictures / folders.get(name, ""), result)
     if dry_run:
         click.echo(body, nl=False)
         return
@@ -99,6 +122,15 @@ def comment(
         say("warning: the API's address is http: the token is sent in the clear")
     posted = opened.post(body, first)
     say(f"{posted.done}: {posted.place}", err=False)
+
+
+def _draw(folder: Path, result: Result) -> None:
+    """Write the pictures of a result over those that are there."""
+    from tracediff.report.pictures import files
+    from tracediff.report.write import write_all
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_all({folder / name: data for name, data in files(result).items()}, force=True)
 
 
 def _named(results: tuple[Path, ...]) -> dict[str, Path]:

@@ -157,7 +157,7 @@ def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def web_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Take what --link may be."""
+    """Take what a comment may link to."""
     if not value:
         return value
     from tracediff.report.markdown import report_link
@@ -165,7 +165,7 @@ def web_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     try:
         return report_link(value)
     except ValueError:
-        raise click.BadParameter("an http or https address", param_hint="--link") from None
+        raise click.BadParameter("an http or https address", param_hint=param.opts[0]) from None
 
 
 def progress(quiet: bool = False) -> Callable[[str], None]:

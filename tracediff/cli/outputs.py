@@ -168,6 +168,10 @@ class Output:
     link: str = option(
         "", "Where the HTML report can be read, for --md: in .html, each cause is linked.", metavar="URL", callback=web_address
     )  # fmt: skip
+    pictures_at: str = option(
+        "", "Where the files of --pictures can be read: --md shows the waterfall. [default: beside --link in .html]", metavar="URL",
+        callback=web_address,
+    )  # fmt: skip
     overwrite: bool = option(False, "Overwrite output files.", name="-f --overwrite")
     top: int = option(10, "Rows of a table in the terminal and the comment.", minimum=1)
     quiet: bool = option(False, "Print nothing but errors and gates.", name="-q --quiet")
@@ -195,7 +199,7 @@ def not_of(name: str) -> set[str]:
     kind = BY_NAME[name]
     formats = {one.replace("-", "_") for one in _FORMATS if one not in kind.formats}
     if kind is not COMPARISON:
-        formats |= {"link"}
+        formats |= {"link", "pictures_at"}
     return formats if kind.cut else formats | {"top"}
 
 
@@ -284,22 +288,26 @@ def _render(name: str, path: Path, report: Report, output: Output) -> dict[Path,
 
         assert isinstance(report, Result)
         return render_postmortem(report, path)
-    if name == "md" and output.link:
+    if name == "md" and (output.link or output.pictures_at):
         from tracediff.report.markdown import render_markdown
 
         assert isinstance(report, Result)
-        text = render_markdown(report, top=output.top, link=output.link, pictures=_beside(report, output))
+        text = render_markdown(report, top=output.top, link=output.link, picture=_picture(output))
         return {path: text.encode()}
     return {path: render(report, name, top=output.top)}
 
 
-def _beside(result: Result, output: Output) -> list[str]:
-    """The pictures that are written as PNG, as addresses from the page's folder."""
+def _picture(output: Output) -> str:
+    """Where the waterfall can be read: at --pictures-at, else in the folder of pictures beside the page; empty where neither is known."""
     from urllib.parse import quote
 
-    from tracediff.report.pictures import names
+    from tracediff.report.markdown import page_of
+    from tracediff.report.pictures import FIRST
 
-    return [quote(f"{output.pictures.name}/{one}.png") for one in names(result)] if output.pictures else []
+    folder = output.pictures_at
+    if not folder and output.pictures and page_of(output.link):
+        folder = f"{output.link.rpartition('/')[0]}/{quote(output.pictures.name)}"
+    return f"{folder.rstrip('/')}/{FIRST}" if folder else ""
 
 
 def read_result(path: Path) -> Result:

@@ -9,6 +9,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tracediff.model import GateOutcome, Outcome, Result, Tool, Verdict
 from tracediff.report import (
@@ -58,24 +59,22 @@ def length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def render_markdown(
-    result: Result, top: int = 10, key: str = "", link: str = "", pictures: Sequence[str] = ()
-) -> str:
+def render_markdown(result: Result, top: int = 10, key: str = "", link: str = "", picture: str = "") -> str:
     """Return the comment; `top` is how many rows a folded table shows at most.
 
-    `link` is the address of the HTML report, already checked by `report_link`; where it ends in .html, causes link to their place in
-    that page, and `pictures` are PNG files beside it, of which the first is shown.
+    Both addresses were checked by `report_link`: `link` is that of the HTML report, in which causes link to their place where it is a
+    page, `picture` that of the waterfall as PNG, which is shown.
     """
-    head, fold = parts(result, top, link, pictures)
+    head, fold = parts(result, top, link, picture)
     return cut_to_limit(f"{head}\n\n{fold}").strip() + f"\n\n{marker(key)}\n"
 
 
-def parts(result: Result, top: int = 10, link: str = "", pictures: Sequence[str] = ()) -> tuple[str, str]:
+def parts(result: Result, top: int = 10, link: str = "", picture: str = "") -> tuple[str, str]:
     """Return what is read at once and what is folded, without the marker."""
     result = neutral(result)
     if result.kernel_answers:
         return _answers(result).strip(), ""
-    head, fold = _opening(result, link, pictures).strip(), ""
+    head, fold = _opening(result, link, picture).strip(), ""
     every = [blocks.titled(one, 1) for one in sections.sections(result) if one.depth <= 1]
     every = [(title, printed) for title, printed in every if printed]
     beside_it = [blocks.titled(one, 1) for one in beside.sections(result)]
@@ -108,6 +107,11 @@ def report_link(address: str) -> str:
     return address
 
 
+def page_of(link: str) -> str:
+    """The address where it is that of a page, in which causes have places; else empty."""
+    return link if re.search(r"\.html?$", link) else ""
+
+
 def cut_to_limit(text: str) -> str:
     """Cut at a line, close what is folded and say so; only a result with huge prose comes here."""
     most = LIMIT - 200
@@ -127,25 +131,25 @@ def said_by(tool: Tool, pattern: str, **slots: str) -> str:
 # What is read at once.
 
 
-def _opening(result: Result, link: str, pictures: Sequence[str]) -> str:
+def _opening(result: Result, link: str, picture: str) -> str:
     text = ""
     for width in (110, 80, 50, 30):
-        text = document.markdown(blocks=_first(result, link, pictures, width), width=width)
+        text = document.markdown(blocks=_first(result, link, picture, width), width=width)
         if length(text) <= OPEN:
             break
     return text
 
 
-def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> list[Block]:
+def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
     causes, _ = words.listed(result)
-    page = link if re.search(r"\.html?$", link) else ""
+    page = page_of(link)
     what, *others = first.lines(result)
     found: list[Block] = [Line([Strong(f"{words.VERDICTS[result.verdict].sign} {shorten(what, 700)}")])]
     found += [Line([text]) for text in others]
     if gates := _gates(result, width):
         found.append(Items(gates))
     labels = [Code(side.label) for side in (result.inputs.baseline, result.inputs.candidate)]
-    links = _links(link, page, pictures)
+    links = [" ", Link("HTML report", "", link)] if link else []
     note = Line(
         [
             words.sentence(words.steps_note(result)),
@@ -158,7 +162,10 @@ def _first(result: Result, link: str, pictures: Sequence[str], width: int) -> li
         ]
     )
     recorded = [Line([text]) for text in [workloads.mix_note(result)] if text]
-    found += [sections.phases_in_text(result), note, *recorded, *_picture(page, pictures)]
+    found += [sections.phases_in_text(result), note, *recorded]
+    if picture and result.accounting.delta:
+        title = say("fall_title", step=waterfall.build(result).of_what)
+        found.append(Figure("", title, "", picture))
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
         found.append(findings.in_lines(result, findings.at_once(causes), width, page))
@@ -200,23 +207,6 @@ def _outcome(gate: GateOutcome) -> Span:
     if gate.severity == "warning" and gate.outcome == "failed":
         return "warns"
     return Strong(gate.outcome) if gate.outcome == "failed" else gate.outcome
-
-
-def _links(link: str, page: str, pictures: Sequence[str]) -> list[Span]:
-    """The report and the pictures beside it."""
-    folder = page.rpartition("/")[0]
-    links = [Link("HTML report", "", link)] if link else []
-    links += [Link(_named(one), "", f"{folder}/{one}") for one in pictures if page]
-    return [span for at, one in enumerate(links) for span in (" \u00b7 " if at else " ", one)]
-
-
-def _picture(page: str, pictures: Sequence[str]) -> list[Block]:
-    """The first picture, where the address of the page tells where it lies."""
-    return [Figure("", _named(one), "", f"{page.rpartition('/')[0]}/{one}") for one in pictures[:1] if page]
-
-
-def _named(file: str) -> str:
-    return file.rpartition("/")[2].removesuffix(".png").replace("-", " ").replace("_", " ")
 
 
 # What is folded.
@@ -267,8 +257,17 @@ _WORST: tuple[Verdict, ...] = (
 _OUTCOMES: tuple[Outcome, ...] = ("failed", "inconclusive", "waived", "passed")
 
 
-def render_many(results: Mapping[str, Result], top: int = 10, key: str = "", link: str = "") -> str:
-    """Return the comment on results by name; `top` as for one result, `link` the address where their reports can be read."""
+def render_many(
+    results: Mapping[str, Result],
+    top: int = 10,
+    key: str = "",
+    link: str = "",
+    shown: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the comment on results by name; `top` as for one result, `link` the address where their reports can be read.
+
+    shown: name of a result -> address of its waterfall as PNG, checked by `report_link`.
+    """
     ordered = sorted(results.items(), key=lambda one: _worst_first(one[1]))
     found = Counter(result.verdict for _, result in ordered)
     verdicts = ", ".join(f"{found[one]} {words.VERDICTS[one].word.lower()}" for one in _WORST if found[one])
@@ -280,7 +279,7 @@ def render_many(results: Mapping[str, Result], top: int = 10, key: str = "", lin
         text += f"\n- {len(ordered) - _LISTED} more, none of them worse, are in their JSON"
     if link:
         text += f"\n\n[HTML reports]({link})"
-    return f"{text}{_comments(ordered[:_LISTED], top, MOST - length(text))}\n\n{marker(key)}\n"
+    return f"{text}{_comments(ordered[:_LISTED], top, MOST - length(text), shown)}\n\n{marker(key)}\n"
 
 
 def _worst_first(result: Result) -> tuple[int, int, float]:
@@ -306,12 +305,12 @@ def _item(name: str, result: Result) -> str:
     return f"{text} Gates: {gates}." if gates else text
 
 
-def _comments(ordered: Sequence[tuple[str, Result]], top: int, room: int) -> str:
+def _comments(ordered: Sequence[tuple[str, Result]], top: int, room: int, shown: Mapping[str, str]) -> str:
     """Each result's own comment; where they do not all fit, what is read at once of each, and then of the worst only."""
     room -= 200
     heads, whole = "", ""
     for number, (name, result) in enumerate(ordered):
-        head, fold = parts(result, top)
+        head, fold = parts(result, top, picture=shown.get(name, ""))
         more = _fold(name, head)
         if length(heads + more) > room:
             return f"{heads}\n\nTruncated: {len(ordered) - number} more are in their HTML reports and JSON."

@@ -29,6 +29,7 @@ _OF_BOTH: dict[str, Callable[[Any, Layout], Sheet | None]] = {
 }
 _OF_ONE = {name: _OF_BOTH[name] for name in ("cause-tree", "step-strip", "step-times")}
 INDEX, KINDS = "index.md", ("svg", "png")
+FIRST = "waterfall.png"  # what a comment shows
 FILES = (INDEX, *(f"{name}.{kind}" for name in ("waterfall", *_OF_BOTH) for kind in KINDS))
 
 
@@ -72,12 +73,6 @@ def files(report: Result | Show, only: Iterable[str] = ()) -> dict[str, bytes]:
         for name, one in sheets.items()
     ]
     return {INDEX: "\n".join(index).encode(), **out}
-
-
-def names(report: Result | Show) -> list[str]:
-    """The pictures that `files` writes."""
-    with style.canvas():
-        return [name for name, _ in _sheets(neutral(report))]
 
 
 def _sheets(report: Result | Show) -> Iterator[tuple[str, Sheet]]:
