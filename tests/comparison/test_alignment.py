@@ -413,12 +413,18 @@ def test_host_work_by_what_tells_it_apart():
 
 def test_memory():
     memory = table("side kind allocations bytes frees freed_bytes", (1, "device", 4, 400, 0, 0))
-    peaks = table("side kind bytes", (0, "device", 70), (1, "device", 90), (1, "device", 80), where=False)
+    peaks = table(
+        "side kind bytes least",
+        (0, "device", 70, 60),
+        (1, "device", 90, 50),
+        (1, "device", 80, 55),
+        where=False,
+    )
     found = rows(
         "aligned_memory", memory=memory, memory_peaks=peaks, captured=captured(gpu_memory=(True, True))
     )
     assert [tuple(row.values()) for row in found] == [
-        ("device", 0.0, 0.0, 0.0, 0.0, 70, 1.0, 100.0, 0.0, 0.0, 90)
+        ("device", 0.0, 0.0, 0.0, 0.0, 70, 60, 1.0, 100.0, 0.0, 0.0, 90, 55)
     ]
     (row,) = rows(
         "aligned_memory", memory=memory, memory_peaks=peaks, captured=captured(gpu_memory=(False, True))

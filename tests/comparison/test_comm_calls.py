@@ -198,7 +198,7 @@ def test_one_side_shows_os_calls_switches_and_memory(tmp_path):
     console = Console(file=StringIO(), width=120, record=True)
     render_show_terminal(report, console)
     (line,) = [one for one in console.export_text().splitlines() if one.startswith("  device")]
-    assert line.split() == ["device", "1", "512", "B", "1", "512", "B", "512", "B"]
+    assert line.split() == ["device", "1", "512", "B", "1", "512", "B", "512", "B", "0", "B"]
     page = render_show_html(report)
     assert 'data-name="OS calls"' in page and 'data-name="Time on no CPU"' in page
 

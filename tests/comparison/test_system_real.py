@@ -183,7 +183,7 @@ def test_memory_by_step_and_its_peak(opened, name):
             peak = level  # what the first step begins with
     mine = reduction.memory.filter(reduction.memory["kind"] == "device")
     assert [mine[column].sum() for column in ("allocations", "bytes", "frees", "freed_bytes")] == wanted
-    peaks = dict(reduction.memory_peaks.rows())
+    peaks = dict(reduction.memory_peaks.select("kind", "bytes").rows())
     assert peaks["device"] == peak
     assert set(peaks) == {"device", "device static", "pinned"}
 
@@ -201,6 +201,11 @@ def test_the_planted_allocation_is_named(opened):
     # one in every step, and two more in the mixed one of 30
     assert device.candidate.allocations_per_step == pytest.approx(32 / 30)
     assert device.candidate.bytes_per_step >= 64 * MiB
+    # 1.6 GB of the program, and what the step allocates; the base took three blocks of 2 MiB more at its start
+    assert device.candidate.peak_bytes - device.candidate.steady_bytes >= 64 * MiB
+    assert device.baseline.peak_bytes == device.baseline.steady_bytes
+    (peak,) = [row for row in result.structure if row.kind == "memory"]
+    assert (peak.baseline, peak.candidate) == (device.baseline.peak_bytes, device.candidate.peak_bytes)
 
 
 def test_the_fixtures_are_small():

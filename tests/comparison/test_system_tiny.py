@@ -126,18 +126,28 @@ def test_memory_by_step_and_its_peak(tmp_path):
     trace.memory(100, 64, kind="pinned")
     reduction = reduced(trace, tmp_path)
     assert reduction.memory.drop("stratum").rows() == [("device", 1, 300, 1, 300), ("pinned", 1, 64, 0, 0)]
-    assert reduction.memory_peaks.rows() == [("device", 1300), ("pinned", 64)]
+    assert reduction.memory_peaks.rows() == [("device", 1300, 1000), ("pinned", 64, 0)]
 
 
 def test_a_level_from_before_the_step_is_its_peak_where_the_step_only_frees(tmp_path):
     reduction = reduced(one_gap().memory(-10_000, 1000).memory(10, 400, freed=True), tmp_path)
-    assert reduction.memory_peaks.rows() == [("device", 1000)]
+    assert reduction.memory_peaks.rows() == [("device", 1000, 600)]
 
 
 def test_the_peak_is_that_of_one_device(tmp_path):
     reduction = reduced(one_gap().memory(0, 700).memory(1, 600, device=1), tmp_path)
-    assert reduction.memory_peaks.rows() == [("device", 700)]
+    assert reduction.memory_peaks.rows() == [("device", 700, 0)]
     assert reduction.memory.select("allocations", "bytes").rows() == [(2, 1300)]
+
+
+def test_memory_of_graph_captures_is_told_apart(tmp_path):
+    """4096 B before a capture, 512 B in it, 64 B after it; pinned memory in it is no memory of the device."""
+    trace = one_gap().memory(-5000, 4096).api(1, "cudaStreamBeginCapture", -4000, -3990)
+    trace.memory(-3500, 512).memory(-3400, 256, kind="pinned").api(1, "cudaStreamEndCapture", -3000, -2990)
+    reduction = reduced(trace.memory(-2000, 64), tmp_path)
+    assert reduction.memory_peaks.rows() == [
+        ("device", 4672, 4672), ("device, by graph capture", 512, 512), ("pinned", 256, 256),
+    ]  # fmt: skip
 
 
 # Comparisons. serving(): 12 steps; `_schedule` is all host work
@@ -229,7 +239,36 @@ def test_memory_of_a_step_on_both_sides(compared_traces):
     assert (row.candidate.bytes_per_step, row.candidate.freed_bytes_per_step) == pytest.approx(
         (1 << 20, 1 << 20)
     )
-    assert row.baseline.peak_bytes == 4096
+    assert (row.baseline.peak_bytes, row.baseline.steady_bytes) == (4096, 4096)
+    assert (row.candidate.peak_bytes, row.candidate.steady_bytes) == (4096 + (1 << 20), 4096)
+    (peak,) = [row for row in result.structure if row.kind == "memory"]
+    assert (peak.name, peak.baseline, peak.candidate, peak.certain) == (
+        "device",
+        4096,
+        4096 + (1 << 20),
+        True,
+    )
+    assert "device memory peak 0.004 -> 1.05 MB" in " ".join(result.headline.text.split())
+
+
+def test_a_peak_that_moves_by_less_than_a_hundredth_is_in_no_sentence(compared_traces):
+    result = compared_traces(system(10).memory(-4000, 1 << 20), system(10, alloc=8192).memory(-4000, 1 << 20))
+    assert [row.kind for row in result.structure if row.kind == "memory"] == []
+    (row,) = result.system.memory
+    assert row.candidate.peak_bytes - row.baseline.peak_bytes == 8192
+
+
+def test_pages_that_migrate_are_counted_and_said(compared_traces):
+    """Six copies of 10 us a step of 707 us, while the GPU has nothing else to do."""
+    moved = serving()
+    for step in range(13):
+        for page in range(6):
+            begin = step * 707 * US + (10 + 12 * page) * US
+            moved.memcpy(0, begin, begin + 10 * US, kind="unified HtoD", bytes=65536)
+    result = compared_traces(serving(), moved)
+    assert "migrations of managed memory HtoD 0 -> 6" in " ".join(result.headline.text.split())
+    (cause,) = [one for one in result.findings if one.cause == "memcpy"]
+    assert cause.delta_ns == pytest.approx(60 * US) and "cudaMemPrefetchAsync" in cause.next
 
 
 def test_exchanged_sides_exchange_all_of_it(compared_traces):

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fixtures.builders.torch_trace import TorchTrace
 from tests.comparing import compare
 from tracediff.accounting.reduction import Reduction
 from tracediff.execution.run import reduce_file, reduce_sides
@@ -290,6 +291,42 @@ def test_reports_of_traces_say_where_to_look_and_what_to_record():
     both = result("nsys_graph_base", "graph_base")
     assert words.viewer(both) == "nsys and Perfetto"
     assert words.missing(both, "gil").endswith("on the candidate. Capture with nsys -t python-gil to see it.")
+
+
+def test_the_memory_of_pytorchs_allocator():
+    """The planted 64 Mi floats stand on what the step begins with, and above its other peak."""
+    found, before, steady = result("memory_base", "memory_more"), [], set()
+    for name in ("memory_base", "memory_more"):
+        held = [one["args"] for one in events(name) if one["cat"] == "cpu_instant_event"]
+        before.append((max(one["Total Allocated"] for one in held), held[0]["Total Reserved"]))
+        steady.add(min(one["Total Allocated"] for one in held))
+    allocated, reserved = found.system.memory
+    assert [(one.baseline.peak_bytes, one.candidate.peak_bytes) for one in (allocated, reserved)] == list(
+        zip(*before, strict=True)
+    )
+    assert {allocated.baseline.steady_bytes, allocated.candidate.steady_bytes} == steady
+    assert allocated.candidate.peak_bytes - allocated.candidate.steady_bytes == 4 * (64 << 20)
+    assert (allocated.baseline.allocations_per_step, allocated.candidate.allocations_per_step) == (4, 5)
+    assert "PyTorch allocated memory peak 64.0 -> 328 MB" in found.headline.text
+
+
+def test_odd_events_of_the_allocator_cost_nothing_else(tmp_path):
+    """Of the CPU, without totals, with totals that are no numbers, before all else: the level is of what can be read."""
+    trace = TorchTrace()
+    for step in range(4):
+        at = 1_000_000 * step
+        trace.range(1, f"ProfilerStep#{step}", at, at + 900_000)
+        trace.api(1, "cudaLaunchKernel", at + 100_000, at + 120_000, step + 1)
+        trace.kernel(step + 1, at + 150_000, at + 400_000, "gemm")
+    trace.memory(1, -5000, 300, change=100).memory(1, 500_000, 800).memory(1, 600_000, 9999, kind=0)
+    event = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 100, "tid": 1, "ts": 4.0}
+    for said in ({}, {"Device Type": 1}, {"Device Type": 1, "Total Allocated": "many", "Bytes": None}):
+        trace.raw({**event, "args": said})
+    reduction = reduce_file(trace.write(tmp_path / "odd.json"), Reading(threads=1))
+    assert reduction.memory_peaks.rows() == [
+        ("PyTorch allocated", 800, 300),
+        ("PyTorch reserved", 1 << 21, 1 << 21),
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(one.name for one in TRACES.glob("*.json.gz")))

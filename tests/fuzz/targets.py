@@ -330,6 +330,8 @@ def _torch() -> bytes:
         trace.kernel(corr + 1, at + 150_000, at + 400_000, "gemm")
         trace.api(1, "cudaMemcpyAsync", at + 130_000, at + 140_000, corr + 2)
         trace.memcpy(corr + 2, at + 400_000, at + 450_000)
+        for held in (1 << 20, 0):
+            trace.memory(1, at + 140_000 + held % 7, 4096 + held)
     return trace.write(place() / "intact.json").read_bytes()
 
 

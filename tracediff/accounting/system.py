@@ -39,7 +39,7 @@ MEMORY = {
     "stratum": pl.Int64, "kind": pl.String, "allocations": pl.Int64, "bytes": pl.Int64, "frees": pl.Int64,
     "freed_bytes": pl.Int64,
 }  # fmt: skip
-PEAKS = {"kind": pl.String, "bytes": pl.Int64}
+PEAKS = {"kind": pl.String, "bytes": pl.Int64, "least": pl.Int64}
 
 
 # What was recorded of threads.
@@ -251,7 +251,7 @@ def _off_cpu(trace: OsTrace, windows: Windows, threads: dict[int, Thread]) -> pl
 
 
 def _memory(capture: Capture, windows: Windows) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """MEMORY: allocations and frees by the step in which they fell. PEAKS: the most that was allocated at once in any step.
+    """MEMORY: allocations and frees by the step in which they fell. PEAKS: the most and the least that was allocated at once in any step.
 
     The level of a process on a device is known from the events before the recording, which nsys writes as well.
     """
@@ -276,26 +276,23 @@ def _memory(capture: Capture, windows: Windows) -> tuple[pl.DataFrame, pl.DataFr
             )  # fmt: skip
             sums.append(here.filter(pl.col("stratum") >= 0))
             level = np.cumsum(np.where(freed, -size, size))
-            highest = _highest(windows, int(str(pid)), start, level, stratum >= 0)
-            if highest is not None:
-                peaks.append(pl.DataFrame({"kind": [str(kind)], "bytes": [highest]}, schema=PEAKS))
+            if len(levels := _levels(windows, int(str(pid)), start, level, stratum >= 0)):
+                held = {"kind": [str(kind)], "bytes": [int(levels.max())], "least": [int(levels.min())]}
+                peaks.append(pl.DataFrame(held, schema=PEAKS))
     by = ["stratum", "kind"]
     values = pl.col("allocations", "bytes", "frees", "freed_bytes").sum()
     return (
         pl.concat(sums).group_by(by).agg(values).sort(by),
-        pl.concat(peaks).group_by("kind").agg(pl.col("bytes").max()).sort("kind"),
+        pl.concat(peaks).group_by("kind").agg(pl.col("bytes", "least").max()).sort("kind"),
     )
 
 
-def _highest(
-    windows: Windows, pid: int, start: Ints, level: Ints, inside: npt.NDArray[np.bool_]
-) -> int | None:
-    """The highest level within the steps of a process: where a step begins, or after an event in it; None without steps."""
+def _levels(windows: Windows, pid: int, start: Ints, level: Ints, inside: npt.NDArray[np.bool_]) -> Ints:
+    """The levels within the steps of a process: where a step begins, and after each event in it; empty without steps."""
     begins = windows.of_pid[pid][0] if pid in windows.of_pid else start[:0]
-    if not len(begins):
-        return None
     before = np.searchsorted(start, begins, side="right") - 1
-    return int(max(np.where(before >= 0, level[before], 0).max(initial=0), level[inside].max(initial=0)))
+    found = np.concatenate([np.where(before >= 0, level[before], 0), level[inside]])
+    return np.maximum(found, 0) if len(begins) else found[:0]
 
 
 # Tables of what nsys sampled of the GPUs in the steps; empty where it was not.

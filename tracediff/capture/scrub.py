@@ -41,6 +41,7 @@ from tracediff.formats import columnar
 from tracediff.formats.bundle import Run, folder_of, read_manifest, write_manifest
 from tracediff.formats.database import identifier
 from tracediff.formats.kineto import (
+    MEMORY_EVENT,
     READ,
     Event,
     arguments,
@@ -49,6 +50,7 @@ from tracediff.formats.kineto import (
     marked,
     nanoseconds,
     not_kineto,
+    of_memory,
     open_trace,
 )
 from tracediff.formats.schema import damaged, inspect
@@ -623,7 +625,8 @@ def _number(value: object) -> bool:
 
 def _row(event: Event, cleaner: Cleaner) -> Row | None:
     """What is kept of an event: category, name, process, thread, begin and length in ns, numbers."""
-    start = nanoseconds(event.ts) if event.ph == "X" and event.cat in READ else None
+    kept = (event.ph == "X" and event.cat in READ) or of_memory(event)
+    start = nanoseconds(event.ts) if kept else None
     if start is None:
         return None
     name = event.name if isinstance(event.name, str) else str(event.name or "")
@@ -638,7 +641,13 @@ def _row(event: Event, cleaner: Cleaner) -> Row | None:
 
 def _line(row: Row) -> bytes:
     category, name, pid, tid, start, length, numbers = row
-    event: dict[str, Any] = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+    event: dict[str, Any] = {
+        "ph": "i" if category == MEMORY_EVENT else "X",
+        "cat": category,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+    }
     event |= {"ts": _microseconds(start), "dur": _microseconds(length)}
     if numbers:
         event["args"] = dict(numbers)

@@ -650,7 +650,7 @@ def system(sides: Sequence[Side], standardised: StandardisedMeans) -> System | N
 
 def _memory(standardised: StandardisedMeans) -> list[MemoryRow]:
     fields = {f"{name}_per_step": name for name in ("allocations", "bytes", "frees", "freed_bytes")}
-    fields["peak_bytes"] = "peak_bytes"
+    fields |= {name: name for name in ("peak_bytes", "steady_bytes")}
     rows = standardised.rows("aligned_memory")
     for row in rows:
         row |= {f"{side}_there": row[f"{side}_peak_bytes"] is not None for side in standardised.names}

@@ -322,6 +322,12 @@ class _Args(msgspec.Struct, gc=False):
     registers: _Int | None = msgspec.field(default=None, name="registers per thread")
     shared: _Int | None = msgspec.field(default=None, name="shared memory")
     node: _Int | None = msgspec.field(default=None, name="graph node id")
+    # of PyTorch's allocator (profile_memory=True), after what the event says it did; type 1 is a GPU
+    allocated: _Int | None = msgspec.field(default=None, name="Total Allocated")
+    reserved: _Int | None = msgspec.field(default=None, name="Total Reserved")
+    change: _Int | None = msgspec.field(default=None, name="Bytes")
+    allocator: _Int | None = msgspec.field(default=None, name="Device Id")
+    kind: _Int | None = msgspec.field(default=None, name="Device Type")
 
 
 _args = msgspec.json.Decoder(_Args)
@@ -361,6 +367,11 @@ def inputs(event: Event) -> dict[str, Any] | None:
     found.types = [one if one in _INPUT_TYPES else "" for one in found.types]
     found.concrete = [one if _CONSTANT.fullmatch(one) else "" for one in found.concrete]
     return msgspec.to_builtins(found)  # type: ignore[no-any-return]
+
+
+def of_memory(event: Event) -> bool:
+    """Whether it is one of PyTorch's allocator."""
+    return event.cat == MEMORY_EVENT and event.name == "[memory]" and event.ph == "i"
 
 
 def arguments(event: Event) -> tuple[tuple[str, int | tuple[int | None, ...]], ...]:
@@ -484,12 +495,15 @@ def frame_name(name: str) -> str:
 _KERNEL, _COPY, _SET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 _CALL, _RANGE = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 _OPS = (_KERNEL, _COPY, _SET)
+_MEMORY, MEMORY_EVENT = "CUDA_GPU_MEMORY_USAGE_EVENTS", "cpu_instant_event"
+_ALLOCATED, _RESERVED = 100, 101  # memKind, beyond nsys's own
+_MEMORY_COLUMNS = "start INTEGER, globalPid INTEGER, deviceId INTEGER, memKind INTEGER, bytes INTEGER, memoryOperationType INTEGER"
 # Category of events -> table; those of Kineto before PyTorch 1.12 with capital letters. What is in no table is known and
 # not read: gpu_user_annotation repeats on the GPU's rows what user_annotation says on the host's, and is no work of its own.
 _CATEGORIES = {
     "kernel": _KERNEL, "gpu_memcpy": _COPY, "gpu_memset": _SET, "cuda_runtime": _CALL, "cuda_driver": _CALL,
     "user_annotation": _RANGE, "cpu_op": _RANGE, "python_function": _RANGE,
-    "hip_runtime": _CALL, "gpu_user_annotation": "", "cuda_sync": "", "overhead": "", "ac2g": "", "fwdbwd": "",
+    "hip_runtime": _CALL, "gpu_user_annotation": "", "cuda_sync": "", "cpu_instant_event": "", "overhead": "", "ac2g": "", "fwdbwd": "",
     "Kernel": _KERNEL, "Memcpy": _COPY, "Memset": _SET, "Runtime": _CALL, "Operator": _RANGE,
 }  # fmt: skip
 # the span of the profiler itself is read for when it begins
@@ -572,6 +586,7 @@ class _Tables:
         self._fine = False  # some time is finer than a microsecond
         self._origin: int | None = None  # ns, of the first event
         self._first = 0  # ns, of the earliest event from the origin
+        self._held: dict[tuple[int, int | None, int], int] = {}  # bytes so far, by process, device and kind
         for table, columns in _COLUMNS.items():
             more = '"globalPid" INTEGER, "shortName" INTEGER' if table in _OPS else '"text" TEXT'
             kinds = {"jsonText": "TEXT"}
@@ -581,17 +596,21 @@ class _Tables:
     def add(self, events: list[Event]) -> None:
         """Take the events of one block."""
         rows: dict[str, list[_Row]] = {table: [] for table in _COLUMNS}
+        memory: list[_Row] = []
         for event in events:
             table = _CATEGORIES.get(event.cat or "")
             if table is None and event.cat != "Trace":
                 continue
             self._known += table is not None
-            start = nanoseconds(event.ts) if event.ph == "X" else None
+            start = nanoseconds(event.ts) if event.ph == "X" or of_memory(event) else None
             if start is None:
                 continue
             if self._origin is None:
                 self._origin = start
             start -= self._origin
+            if of_memory(event):
+                memory += self._levels(event, start)
+                continue
             self._first = min(self._first, start)
             if not table:
                 continue
@@ -612,6 +631,27 @@ class _Tables:
             self._rows[table] += 1
         for table, some in rows.items():
             self._db.executemany(_INSERTS[table], some)
+        if memory:
+            self._db.execute(f"CREATE TABLE IF NOT EXISTS {_MEMORY} ({_MEMORY_COLUMNS})")
+            self._db.executemany(f"INSERT INTO {_MEMORY} VALUES (?, ?, ?, ?, ?, ?)", memory)
+
+    def _levels(self, event: Event, start: int) -> Iterator[_Row]:
+        """What came or went since the event before, by the totals that an event of PyTorch's allocator says; first what was there (no start)."""
+        args = _decoded_args(event.args)
+        if args.kind != 1:
+            return
+        pid = self._thread(event) >> 24 << 24
+        for kind, total, change in (
+            (_ALLOCATED, args.allocated, args.change or 0), (_RESERVED, args.reserved, 0)
+        ):  # fmt: skip
+            if total is None:
+                continue
+            if (key := (pid, args.allocator, kind)) not in self._held:
+                self._held[key] = total - change
+                yield None, *key, max(self._held[key], 0), 0
+            if by := total - self._held[key]:
+                yield start, *key, abs(by), int(by < 0)
+            self._held[key] = total
 
     def _op(self, table: str, event: Event, name: str) -> _Row:
         args = _decoded_args(event.args)
@@ -666,6 +706,8 @@ class _Tables:
             for table in _COLUMNS:
                 db.execute(f'UPDATE {table} SET "start" = "start" - ?1, "end" = "end" - ?1', (self._first,))
         self._refuse_unjoined()
+        if self._held:
+            db.execute(f"UPDATE {_MEMORY} SET start = coalesce(start - ?, -1)", (self._first,))
         process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
         for table in _OPS:
             db.execute(f"UPDATE {table} SET globalPid = ?", (process << 24,))

@@ -289,17 +289,18 @@ class HostWorkRow(msgspec.Struct, frozen=True):
 
 
 class MemorySide(msgspec.Struct, frozen=True):
-    """Memory that CUDA allocated and freed: of a step, and the most that a process had on a device within any step."""
+    """Memory that CUDA allocated and freed: of a step, and the most and the least that a process had on a device within any step."""
 
     allocations_per_step: float
     bytes_per_step: float
     frees_per_step: float
     freed_bytes_per_step: float
     peak_bytes: int
+    steady_bytes: int
 
 
 class MemoryRow(msgspec.Struct, frozen=True):
-    """One kind of memory: device, pinned, managed, ..."""
+    """One kind of memory: device, pinned, managed, ...; of torch.profiler what PyTorch's allocator handed out, and what it reserved."""
 
     kind: str
     baseline: MemorySide | None

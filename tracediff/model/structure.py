@@ -17,6 +17,7 @@ StructureKind = Literal[
     "collections",
     "graph_instantiations",
     "allocations",
+    "memory",
     "dtype",
     "kernel",
     "grid",
@@ -42,6 +43,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     collections           garbage collections
     graph_instantiations  calls of `name`, which makes or changes a CUDA graph
     allocations           calls of `name`, which allocates or frees memory
+    memory                bytes: the most memory of the kind `name` that a process had on a device at once, within any step of any phase
     dtype                 kernels of the category `name` in the data type of `baseline_values` that went, and in that of `candidate_values`
                           that came
     kernel                launches of the kernel `name`; 0: the side has none

@@ -107,6 +107,7 @@ _NEXT = {
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
+    "migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
     "copies": "count the copies per step: fewer and larger ones cut this time",
 }
 
@@ -118,6 +119,8 @@ def advice(finding: Finding) -> str:
     text = CAUSES[finding.cause].next
     if facts.code_loads:
         text = _NEXT["code_loads"]
+    elif "unified" in (where.kernel or ""):
+        text = _NEXT["migrates"]
     elif facts.memory[1:] == ["pageable"]:
         text = _NEXT["pageable"]
     elif finding.cause == "host_work" and awaits:

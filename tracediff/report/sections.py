@@ -767,7 +767,7 @@ def _system(report: Report) -> Section:
         ("OS calls", "OS calls", system.os_calls, "lead_os_calls", [], 2),
         ("Scheduling", "Time on no CPU", system.off_cpu, "lead_off_cpu", [], 2),
         ("Payloads", "payloads", system.payloads, "lead_payloads", [], 1),
-        ("CUDA's memory", "memory", system.memory, "lead_memory", [], 1),
+        ("Memory", "memory", system.memory, "lead_memory", [], 1),
         ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.sampling(system)[:_SAMPLED], 1),
     )  # fmt: skip
     for menu, name, listed, lead, notes, depth in parts:

@@ -108,6 +108,8 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
         return say(f"count_{row.kind}", **slots | {"name": kernel, "before": one, "after": other})
     if row.kind == "copies":
         return _copies(row, slots)
+    if row.kind == "memory":
+        return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
     if row.rate:
         any_of = (
             f"{some} of {steps}"
@@ -140,7 +142,7 @@ _PLAIN = {
 
 
 def _copies(row: StructureRow, slots: dict[str, str]) -> str:
-    kind = row.name.strip("[]")
+    kind = row.name.strip("[]").replace("memcpy unified", "migrations of managed memory")
     if row.baseline_values:
         (one,), (other,) = row.baseline_values, row.candidate_values
         return say("count_memory", **slots | {"name": kind, "one": one, "other": other})

@@ -167,6 +167,13 @@ def size(value: int) -> str:
     return f"{amount:,.1f} TB"
 
 
+def sizes(before: float, after: float) -> str:
+    """Write two sizes in one unit, that of the larger: `12.1 -> 14.3 GB`."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    power = next((at for at in range(4) if max(before, after) < 1000 ** (at + 1)), 4)
+    return f"{arrow(three_digits(one / 1000**power) for one in (before, after))} {units[power]}"
+
+
 def probability(p: float | None) -> str:
     """Write a p or q value; never a bare zero."""
     if p is None:

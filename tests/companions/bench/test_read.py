@@ -147,6 +147,8 @@ def test_iteration_log() -> None:
         "device_step_time_mean_ms": pytest.approx((38.5 + 39.5 + 9.0) / 3),  # not the idle 1490
         "device_step_time_p50_ms": 38.5,
         "device_step_time_generation_p50_ms": 9.0,
+        "kv_cache_used_max_pct": 12.5,
+        "kv_cache_used_mean_pct": pytest.approx((12.5 + 12.5 + 6.3) / 3),  # not of the idle one
     }
     assert slugs(report) == ["kpi-malformed-lines", "kpi-idle-iterations"]
     assert "1 iteration lines" in report.warnings[0].message
@@ -231,6 +233,9 @@ def test_iteration_stats_with_the_overlap_scheduler() -> None:
         "device_step_time_generation_p50_ms": 9.5,
         "gpu_forward_time_mean_ms": 8.5,
         "iteration_latency_mean_ms": 34.0,
+        "kv_cache_used_max_pct": 100 * 48 / 2048,  # the first alone says it
+        "kv_cache_used_mean_pct": 100 * 48 / 2048,
+        "kv_cache_free_min_blocks": 2000.0,
     }
     assert slugs(report) == ["kpi-malformed-lines"]
 
@@ -266,7 +271,11 @@ def test_iteration_data_of_the_batch_manager() -> None:
         Iteration(91, 0, 239, 0, 239, None, 0),
         Iteration(92, 0, 238, 0, 238, None, 0),
     ]
-    assert report.metrics == {} and slugs(report) == ["kpi-no-times"]
+    # of 2448 blocks 2448, 2448 and 2440: no times, but how full the KV cache is
+    assert {name: one.value for name, one in report.metrics.items()} == {
+        "kv_cache_used_max_pct": 100, "kv_cache_used_mean_pct": pytest.approx(100 * 7336 / 7344), "kv_cache_free_min_blocks": 0
+    }  # fmt: skip
+    assert slugs(report) == ["kpi-no-times"]
 
 
 @pytest.mark.parametrize(
@@ -417,3 +426,31 @@ def test_any_value_under_a_known_key(tmp_path: Path, content: dict[str, object])
 
     check(tmp_path / "f", json.dumps(content).encode())
     check(tmp_path / "f", repr(content).encode("utf-8", "replace"))
+
+
+# The KV cache
+
+
+@pytest.mark.parametrize(
+    ("line", "figures"),
+    [
+        # 48 of 2048 blocks; 512 of 2048 where only what is free is said; more than there are is no part
+        ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': {'freeNumBlocks': 2000, 'maxNumBlocks': 2048, 'usedNumBlocks': 48}}", (2.34375, 2000)),
+        ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': {'freeNumBlocks': 1536, 'maxNumBlocks': 2048}}", (25.0, 1536)),
+        ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': {'maxNumBlocks': 10, 'usedNumBlocks': 48}}", (None, None)),
+        ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': None}", (None, None)),
+        ('{"Iteration Counter":9,"Free KV cache blocks":612,"Max KV cache blocks":2448,"Used KV cache blocks":1836}', (75.0, 612)),
+        ("iter = 3, kv_cache_util = 0.125, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (12.5, None)),
+        ("iter = 3, kv_cache_util = 12.5, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (None, None)),
+        ("iter = 3, kv_cache_util = N/A, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (None, None)),
+    ],
+)  # fmt: skip
+def test_use_of_the_kv_cache(line, figures, tmp_path: Path) -> None:
+    path = tmp_path / "iterations.log"
+    path.write_text(line + "\n")
+    metrics = read(path).metrics
+    found = [metrics.get(name) for name in ("kv_cache_used_max_pct", "kv_cache_free_min_blocks")]
+    assert tuple(one and one.value for one in found) == figures
+    assert [one and (one.unit, one.better) for one in found] == [
+        one and said for one, said in zip(found, (("%", "lower"), ("blocks", "higher")), strict=True)
+    ]

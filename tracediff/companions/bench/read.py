@@ -81,7 +81,8 @@ class KpiReport:
 
     `metrics` are by canonical name, the same in every format: `request_throughput_req_s`,
     `output_throughput_tok_s`, `{ttft,tpot,itl,e2e}_{mean,p50,p90,p95,p99}_ms`,
-    `{host,device}_step_time_{mean,p50,generation_p50,generation_mean}_ms`, `tokens_per_step`, ... A figure that was
+    `{host,device}_step_time_{mean,p50,generation_p50,generation_mean}_ms`, `tokens_per_step`, `kv_cache_{used_max,used_mean}_pct`,
+    `kv_cache_free_min_blocks`, ... A figure that was
     not measured is absent, never zero. `iterations` are the first ones of the file, `iterations_left_out`
     counts the rest.
     """
@@ -268,6 +269,8 @@ class Line:
     device_lag: int = 1
     latency_ms: float | None = None  # of the batch; with the overlap scheduler it spans two loops
     forward_ms: float | None = None  # GPU time of the forward pass of this batch
+    kv_used_pct: float | None = None  # of the KV cache's blocks
+    kv_free: int | None = None  # blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +288,7 @@ _ITER = re.compile(r"(?<!\w)iter = (\d{1,15})(?=,)")
 # Only from where a word begins, and never back: a line of one long word takes no square of its length.
 _FIELD = re.compile(r"(?<!\w)(\w++)(?: = |: )([^,]*)")
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{0,20})?(?:e[+-]?\d{1,2})?)(ms|s)\Z")
+_FRACTION = re.compile(r"0(?:\.\d{1,20})?|1(?:\.0{1,20})?")
 # A release printed tensor(256) here, so the states are not always a literal.
 _STATE = re.compile(r"'(num_ctx_requests|num_ctx_tokens|num_generation_tokens)': (?:tensor\()?(\d{1,12})\b")
 
@@ -323,7 +327,18 @@ def _parse_log_line(text: str) -> Line | None:
         host_ms=host,
         ctx_tokens=states.get("num_ctx_tokens"),
     )
-    return Line(iteration, earlier_device_ms=device)
+    used = _FRACTION.fullmatch(fields.get("kv_cache_util", ""))
+    return Line(
+        iteration, earlier_device_ms=device, kv_used_pct=None if used is None else 100 * float(used[0])
+    )
+
+
+def _kv(used: int | None, free: int | None, most: int | None) -> dict[str, Any]:
+    """The blocks of the KV cache, as fields of `Line`; of more than there are, nothing."""
+    if most and used is None and free is not None:
+        used = most - free
+    part = 100 * used / most if used is not None and most and 0 <= used <= most else None
+    return {"kv_used_pct": part, "kv_free": free}
 
 
 def _milliseconds(text: str) -> float | None:
@@ -348,7 +363,7 @@ def _parse_stats(text: str) -> Line | None:
     printed = count(stats.get("iter"))
     if printed is None:
         return None
-    batch = section(stats.get("inflightBatchingStats"))
+    batch, blocks = section(stats.get("inflightBatchingStats")), section(stats.get("kvCacheStats"))
     ctx, gen = count(batch.get("numContextRequests")), count(batch.get("numGenRequests"))
     scheduled = count(batch.get("numScheduledRequests"))
     latency = number(stats.get("iterLatencyMS"))
@@ -370,6 +385,7 @@ def _parse_stats(text: str) -> Line | None:
         device_lag=1 if overlap else 2,
         latency_ms=latency,
         forward_ms=number(stats.get("gpuForwardTimeMS")),
+        **_kv(*(count(blocks.get(f"{one}NumBlocks")) for one in ("used", "free", "max"))),
     )
 
 
@@ -381,7 +397,8 @@ def _parse_data(text: str) -> Line | None:
         return None
     names = ("Scheduled Requests", "Context Requests", "Generation Requests", "Total Context Tokens")
     scheduled, ctx, gen, tokens = (count(stats.get(name)) for name in names)
-    return Line(Iteration(printed, 0, scheduled, ctx, gen, ctx_tokens=tokens))
+    blocks = (count(stats.get(f"{one} KV cache blocks")) for one in ("Used", "Free", "Max"))
+    return Line(Iteration(printed, 0, scheduled, ctx, gen, ctx_tokens=tokens), **_kv(*blocks))
 
 
 def _mapping(text: str) -> Mapping[str, Any]:
@@ -470,6 +487,8 @@ class _Collector:
         if one.idle:
             self._idle += 1
             return
+        self._keep("kv_used", line.kv_used_pct)
+        self._keep("kv_free", line.kv_free)
         self._keep("host_step_time", one.host_ms)
         if one.generation:
             self._keep("host_step_time_generation", one.host_ms)
@@ -499,14 +518,20 @@ class _Collector:
             if values := self._values.get(name):
                 put(metrics, f"{name}_mean_ms", sum(values) / len(values) if mean else None)
                 put(metrics, f"{name}_p50_ms", statistics.median(values) if median else None)
+        timed = bool(metrics)
+        if used := self._values.get("kv_used"):
+            put(metrics, "kv_cache_used_max_pct", max(used))
+            put(metrics, "kv_cache_used_mean_pct", sum(used) / len(used))
+        if free := self._values.get("kv_free"):
+            put(metrics, "kv_cache_free_min_blocks", min(free))
         kept, all_ = len(self._iterations), self.count
         notes = (
             (malformed, Note("kpi-malformed-lines", f"{source}: {malformed} iteration lines are broken")),
-            (self._idle and metrics, Note("kpi-idle-iterations",
+            (self._idle and timed, Note("kpi-idle-iterations",
              f"{source}: {self._idle} of {all_} iterations had no request and do not count")),
             (kept < all_, Note("kpi-iterations-left-out",
              f"{source}: the first {kept} of {all_} iterations are kept one by one; the figures are of all")),
-            (not metrics, Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")),
+            (not timed, Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")),
         )  # fmt: skip
         warned = [note for there, note in notes if there]
         return KpiReport(form.kind, source, metrics, self._iterations, all_ - kept, warned)
@@ -551,4 +576,6 @@ def put(metrics: dict[str, Metric], name: str, value: Any) -> None:
 def _unit(name: str) -> tuple[str, Better]:
     if name.endswith("_ms"):
         return "ms", "lower"
+    if name.startswith("kv_cache_"):
+        return ("%", "lower") if name.endswith("_pct") else ("blocks", "higher")
     return "req/s" if name.endswith("_req_s") else "tok/s" if name.endswith("_tok_s") else "tok", "higher"
