@@ -142,6 +142,29 @@ if mode == "hang":
 if mode == f"interrupt-{runs}": os.kill(int((here / "runner.pid").read_text()), 2); time.sleep(600)
 """
 
+# `ncu` writes a report that is a name, of what the side is, and prints the page of that name.
+_NCU = (
+    f"""
+FIXTURES = pathlib.Path("{PAIRS.parent}")
+"""
+    + """def value(*names):
+    for i, a in enumerate(args):
+        if a in names: return args[i + 1]
+if "--import" in args:
+    name = pathlib.Path(value("--import")).read_text().removeprefix("NVR\\0")
+    print((FIXTURES / f"ncu/{name}.csv").read_text(), end=""); sys.exit(0)
+note("ncu")
+program = args[args.index("-o") + 2:]
+code = subprocess.run(program).returncode
+if code or "refused" in program: print("==ERROR== ERR_NVGPUCTRPERM"); sys.exit(code or 1)
+import re
+page = "quant_vec1056" if "candidate" in program else "quant_scalar132"
+if re.search(value("-k").removeprefix("regex:"), (FIXTURES / f"ncu/{page}.csv").read_text()):
+    pathlib.Path(value("-o") + ".ncu-rep").write_text("NVR\\0" + page)
+else: print("==WARNING== No kernels were profiled.")
+"""
+)
+
 # One rank after the other, as mpirun would start them.
 _MPIRUN = """
 note("mpirun")
@@ -158,7 +181,7 @@ _SRUN = (
 
 _BODIES = {
     "nsys": _NSYS, "nvidia-smi": _SMI, "trtllm-bench": _BENCH, "trtllm-serve": _SERVE, "program": _PROGRAM,
-    "vllm": _STACK, "sglang": _STACK,
+    "ncu": _NCU, "vllm": _STACK, "sglang": _STACK,
     "mpirun": _MPIRUN, "srun": _SRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
     "gptManagerBenchmark": 'note("gptManagerBenchmark")',
     "gptSessionBenchmark": 'note("gptSessionBenchmark")',

@@ -444,7 +444,7 @@ class Runner:
             )  # fmt: skip
         if code != 0:
             log, who = ("client-stderr.log", "the client") if launch.client else ("stderr.log", "the program")
-            raise _exit_error(code, folder / log, who)
+            raise exit_error(code, folder / log, who)
         return code
 
     def _serve(self, server: Child, launch: Launch, folder: Path) -> int | None:
@@ -578,7 +578,7 @@ _TAIL = 1 << 16  # bytes of a log that are looked at: what ended a program is at
 _SIGNS = (
     (r"ERR_NVGPUCTRPERM", "gpu-counters-denied",
      "the driver lets only administrators read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-     "leave --gpu-metrics out; or load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run as root,"
+     "leave --gpu-metrics and --ncu out; or load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run as root,"
      " in a container with CAP_SYS_ADMIN"),
     (r"Illegal --gpu-metrics-device|None of the installed GPUs are supported", "gpu-metrics-unsupported",
      "this nsys cannot sample metrics of the GPUs of this machine",
@@ -618,7 +618,8 @@ def _end(log: Path) -> str:
         return file.read().decode("utf-8", errors="replace")
 
 
-def _exit_error(code: int, log: Path, who: str) -> TracediffError:
+def exit_error(code: int, log: Path, who: str) -> TracediffError:
+    """What to raise of a program that failed: with the last line of its log."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     # Only the end of the log on the terminal: the whole may be long, and it is kept.

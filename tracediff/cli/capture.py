@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,7 @@ Examples:
   tracediff capture plan.toml -o pr-123 --resume
   tracediff capture plan.toml -n 5 --until step:2% --max-runs 20
   tracediff capture plan.toml --baseline-ref main... --candidate-ref HEAD --build 'make'
+  tracediff capture --ncu fmha --baseline './bench' --candidate './bench --new' -o fmha
 
 \b
 Try it without a GPU (the host is real, a clock plays the GPU; pip install 'nvtx<=0.2.10'):
@@ -206,6 +208,11 @@ trtllm-llmapi, trtllm-serve, gptManagerBenchmark, gptSessionBenchmark.
     "--gpu-metrics-frequency", type=int, metavar="HZ", help="How often.  [default: nsys's own, 10000]"
 )
 @click.option(
+    "--ncu",
+    metavar="KERNEL",
+    help="In place of nsys: profile one launch of the kernel that this regular expression fits, with Nsight Compute, on both sides.",
+)
+@click.option(
     "--export",
     type=click.Choice(FORMS),
     help="What nsys exports its reports to.  [default: parquet, where it can]",
@@ -233,6 +240,7 @@ def capture(
     gpu_metrics: bool,
     same_traffic: bool,
     keep_reports: bool,
+    ncu: str | None,
     **flags: object,
 ) -> None:
     """Record paired runs of BASELINE and CANDIDATE, interleaved, into a bundle for `tracediff compare`.
@@ -254,6 +262,9 @@ def capture(
     bundle = output or Path("tracediff-bundle")
     folder = checkouts or bundle.with_name(f"{bundle.name}-checkouts")
     plan = located(_plan(plan_file, baseline, candidate, flags), folder)
+    if ncu is not None:
+        _kernel(plan, ncu, output or Path("tracediff-ncu"), only_plan)
+        return
     if plan.until:
         wanted_of(plan.until)  # refused before anything runs
     nsys = _nsys(only_plan)
@@ -278,6 +289,18 @@ def capture(
     if plan.keep_reports:
         say("  its .nsys-rep files hold the environment of the programs: do not share them")
     say(f"  next: tracediff compare {bundle}")
+
+
+def _kernel(plan: Plan, kernel: str, folder: Path, only_plan: bool) -> None:
+    from tracediff.capture.kernel import kernel_commands, profile_kernel
+    from tracediff.capture.machine import recorded_command
+
+    if only_plan:
+        for command in kernel_commands(plan, kernel, folder).values():
+            click.echo(visible(f"{shlex.join(recorded_command(command))}\n", keep="\n\t"), nl=False)
+        return
+    reports = profile_kernel(plan, kernel, folder, os.environ)
+    say(f"  next: tracediff compare {' '.join(map(str, reports))}")
 
 
 def _nsys(only_plan: bool) -> Nsys:

@@ -1,4 +1,4 @@
-"""Profiles recorded on an H200: the figures are those of the CSV, read here anew, and the sentence names what was planted."""
+"""Recorded profiles (fixtures/ncu/README.md): the figures are those of the CSV, read here anew, and the sentence names what was planted."""
 
 from __future__ import annotations
 
@@ -67,6 +67,42 @@ def test_the_first_cause_is_the_planted_one(one, other, run):
     first = compared(run, one, other)["reasons"][0]
     assert (first["rule"], first["kind"]) == (rule, "cause")
     assert words in first["text"]
+
+
+def test_the_vectorised_loads_of_a_new_grid_are_named_too(run):
+    """1,835,008 loads of 2 sectors become 229,376 of 16: 64 bytes of 32 threads, then 512."""
+    row = compared(run, "quant_scalar132", "quant_vec1056")
+    assert [row[side]["values"]["load_bits"] for side in ("baseline", "candidate")] == [16, 128]
+    assert row["sentence"].startswith(
+        "5.9 x faster (276 -> 46.8 us): occupancy 12 -> 86 %: grid 132 -> 1,056 blocks; global loads 16 -> 128 bit a thread"
+    )
+
+
+PLANTED = {
+    "scale_half": ("access-width", "global loads 16 -> 32 bit a thread"),
+    "spin": ("waves", "waves 2 -> 1: the last of 2 was 0.4 % full"),  # 264 blocks at once, one is left
+    "diverge": ("divergence", "divergence: 16.0 -> 32.0 of 32 threads active an instruction"),
+    "count": ("atomics", "atomics on global memory 524 -> 8.45 k"),  # 2^24 / 32 warps; 1,056 x 8 warps
+    "gelu": ("special-functions", "special functions (XU pipe) 98 -> 0 % of the peak"),
+}
+
+
+def test_what_was_planted_in_each_of_five_kernels_is_said(run):
+    files = (FOLDER / f"planted_{side}.csv" for side in ("before", "after"))
+    code, _, err = run("compare", *files, "-q", "--json", "out.json", "-f")
+    assert code == 0, err
+    rows = json.loads(Path("out.json").read_text())["ncu"]["rows"]
+    said = {
+        row["baseline"]["names"][0].split("(")[0]: {one["rule"]: one["text"] for one in row["reasons"]}
+        for row in rows
+    }
+    assert {name: said[name].get(rule) for name, (rule, _) in PLANTED.items()} == {
+        name: text for name, (_, text) in PLANTED.items()
+    }
+    back = {rule for name, (rule, _) in PLANTED.items() for rule in said[name] if rule != PLANTED[name][0]}
+    assert not back & {rule for rule, _ in PLANTED.values()}, (
+        "nothing is said of a kernel that was planted in another"
+    )
 
 
 def test_by_hand(run):

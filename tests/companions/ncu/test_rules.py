@@ -120,17 +120,41 @@ def test_traffic_where_memory_is_busy():
     )
 
 
+def test_waves_divergence_atomics_and_special_functions():
+    """Each in its direction only; of waves the fuller last one, and another amount of blocks, are no cause."""
+    grid = {"sms": 132.0, "limit_warps": 2.0, "waves_per_sm": 1.0}
+    busy = {"duration_ns": 20_000.0, "cycles": 30_000.0}
+    cases = {
+        "waves": ({**grid, "grid_blocks": 265.0}, {"grid_blocks": 264.0}, "waves 2 -> 1: the last of 2 was 0.4 % full"),
+        "divergence": ({"threads_per_instruction": 12.0}, {"threads_per_instruction": 30.0}, "divergence: 12.0 -> 30.0 of 32 threads active an instruction"),
+        "atomics": ({"global_atomics": 2e5}, {"global_atomics": 0.0}, "atomics on global memory 200 k -> 0"),
+        "special-functions": ({"xu_pct": 90.0}, {"xu_pct": 20.0}, "special functions (XU pipe) 90 -> 20 % of the peak"),
+    }  # fmt: skip
+    for rule, (before, after, said) in cases.items():
+        slow = kernel(**before)
+        assert fired(slow, kernel(**{**slow.values, **after, **busy})) == {rule: said}
+        worse = kernel(**{**slow.values, **after, "duration_ns": 80_000.0, "cycles": 120_000.0})
+        assert rule not in fired(slow, worse)
+    fuller = kernel(**grid, grid_blocks=500.0)
+    assert fired(fuller, kernel(**{**fuller.values, "grid_blocks": 264.0, **busy})) == {}
+    few = kernel(global_atomics=1e4)
+    assert fired(few, kernel(**{**few.values, "global_atomics": 0.0, **busy})) == {}
+    idle = kernel(xu_pct=40.0)
+    assert fired(idle, kernel(**{**idle.values, "xu_pct": 0.0, **busy})) == {}
+
+
 def test_spills_bank_conflicts_coalescing_and_width():
     slow = kernel(
         local_loads=2e5,
         local_stores=1e5,
         bank_conflict_pct=80.0,
         load_bytes_per_sector=4.0,
-        wide_access_pct=0.0,
+        load_bits=16.0,
+        global_loads=8e4,
     )
     found = {}
     for changed in ({"local_loads": 0.0, "local_stores": 0.0}, {"bank_conflict_pct": 5.0}, {"load_bytes_per_sector": 32.0},
-                    {"wide_access_pct": 98.0}):  # fmt: skip
+                    {"load_bits": 128.0, "global_loads": 1e4}):  # fmt: skip
         after = kernel(**{**slow.values, **changed, "duration_ns": 20_000.0, "cycles": 30_000.0})
         found |= fired(slow, after)
         assert (
@@ -145,7 +169,7 @@ def test_spills_bank_conflicts_coalescing_and_width():
         "local-memory": "local-memory instructions 300 k -> 0",
         "bank-conflicts": "bank conflicts 80 -> 5.0 % of shared-memory wavefronts",
         "coalescing": "loads use 4 -> 32 of 32 bytes a sector",
-        "access-width": "128-bit accesses 0 -> 98 % of the memory instructions",
+        "access-width": "global loads 16 -> 128 bit a thread",
     }
 
 

@@ -23,7 +23,8 @@ from tracediff.model import KernelRow, Note
 # Not of every GPU or version of ncu: their absence is no advice.
 _RARE = frozenset({"limit_barriers", "spill_instructions", "load_bytes_per_sector", "store_bytes_per_sector",
                    "dram_clock_hz", "sector_efficiency_pct", "bank_conflict_pct", "wide_access_pct",
-                   "load_sectors_per_request", "store_sectors_per_request", "tensor_pct", "sms"})  # fmt: skip
+                   "load_sectors_per_request", "store_sectors_per_request", "tensor_pct", "sms", "xu_pct", "load_bits",
+                   "global_atomics"})  # fmt: skip
 _CLOCKS_DIFFER = 0.05
 _ORDER = {"slower": 0, "faster": 0, "not_collected": 1, "no_clear_change": 2, "added": 3, "removed": 3}
 _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip

@@ -68,6 +68,7 @@ def _part(part: str, *rest: str) -> Way:
 
 _L1 = "l1tex__t_sectors_pipe_lsu_mem_"
 _WIDTH = "smsp__sass_inst_executed_op_memory_{}b.sum"
+_THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
 _BPS = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
 
 
@@ -75,6 +76,18 @@ def _requests(op: str) -> tuple[Way, ...]:
     where = f"pipe_lsu_mem_global_op_{op}"
     ratio = _ratio(f"l1tex__t_sectors_{where}.sum", f"l1tex__t_requests_{where}.sum")
     return ratio, *_first(f"l1tex__average_t_sectors_per_request_{where}.ratio")
+
+
+def _load_bits() -> Way:
+    """What a thread reads by one load, of sectors that are used: 32 threads that read 16 bits each fill two sectors."""
+    where = "pipe_lsu_mem_global_op_ld.sum"
+    names = (f"l1tex__t_sectors_{where}", f"l1tex__t_requests_{where}", _BPS.format("ld"), _THREADS)
+    return Way(
+        names,
+        lambda sectors, requests, used, threads: (
+            8 * sectors * used / requests / threads if requests and threads and sectors else None
+        ),
+    )
 
 
 def _executed(op: str, older: str) -> tuple[Way, ...]:
@@ -103,6 +116,8 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("tensor_pct", "tensor pipe active", "%", "ComputeWorkloadAnalysis", _first(
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
             "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")),
+        Metric("xu_pct", "special functions (XU pipe) active", "%", "ComputeWorkloadAnalysis",
+               _first("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active")),
     ),
     "Launch and occupancy": (
         Metric("grid_blocks", "blocks in the grid", "count", _LAUNCH, _first("launch__grid_size")),
@@ -128,7 +143,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
             _sum("smsp__issue_active.avg.pct_of_peak_sustained_active", times=0.01),
             *_first("smsp__issue_active.avg.per_cycle_active"))),
         Metric("warp_cycles_per_issue", "warp cycles an issued instruction", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
-        Metric("threads_per_instruction", "active threads an instruction", "count", _WARP, _first("smsp__thread_inst_executed_per_inst_executed.ratio")),
+        Metric("threads_per_instruction", "active threads an instruction", "count", _WARP, _first(_THREADS)),
     ),
     "Memory": (
         Metric("dram_read_bytes", "DRAM read", "byte", _TABLES, _first("dram__bytes_read.sum"), additive=True),
@@ -144,6 +159,9 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("store_sectors_per_request", "sectors a global store request", "", _TABLES, _requests("st")),
         Metric("load_bytes_per_sector", "bytes used a sector, global loads", "", _TABLES, _first(_BPS.format("ld"))),
         Metric("store_bytes_per_sector", "bytes used a sector, global stores", "", _TABLES, _first(_BPS.format("st"))),
+        Metric("load_bits", "bits a thread, global loads", "count", _TABLES, (_load_bits(),)),
+        Metric("global_atomics", "atomics on global memory", "count", _TABLES,
+               (_sum(*(f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum" for op in ("atom", "red"))),), additive=True),
         Metric("sector_efficiency_pct", "global sectors needed of those moved", "%", _SOURCE,
                (_ratio("memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global", 100.0),)),
         Metric("bank_conflict_pct", "bank conflicts of shared-memory wavefronts", "%", _TABLES,

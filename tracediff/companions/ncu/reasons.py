@@ -205,6 +205,69 @@ def _instructions(change: Change) -> _Fired | None:
     return _fired(share, "instructions", f"{times(*pair)} {fewer} instructions ({both(*map(count, pair))})")
 
 
+def _divergence(change: Change) -> _Fired | None:
+    share, pair = change.explained("threads_per_instruction", -1), change.pair("threads_per_instruction")
+    if pair is None or share < EXPLAINS or max(pair) < RATIO * min(pair):
+        return None
+    return _fired(
+        share, "divergence", f"divergence: {pair[0]:.1f} -> {pair[1]:.1f} of 32 threads active an instruction"
+    )
+
+
+def _waves(change: Change) -> _Fired | None:
+    """About the same blocks, but one more round of them over the SMs, most of which have nothing to do in it."""
+    waves = _waves_of(change.before), _waves_of(change.after)
+    slow = _waves_of(change.slow)
+    if not all(waves) or not slow or max(waves) >= 1.5 * min(waves):
+        return None
+    whole = math.ceil(waves[0]), math.ceil(waves[1])
+    last = slow - math.floor(slow)
+    if (whole[1] > whole[0]) != (change.log > 0) or whole[0] == whole[1] or last > 0.5:
+        return None
+    share = math.log(whole[1] / whole[0]) / change.log
+    if share < EXPLAINS:
+        return None
+    return _fired(
+        share,
+        "waves",
+        f"waves {whole[0]} -> {whole[1]}: the last of {whole[change.log > 0]} was {100 * last:.1f} % full",
+    )
+
+
+def _waves_of(side: NcuKernel) -> float:
+    """Blocks of the grid over those that run at once; the figure of ncu has two decimals. 0: not known."""
+    blocks = min((side.values[key] for key in LIMITS.values() if key in side.values), default=0.0)
+    return side.values.get("grid_blocks", 0.0) / (blocks * side.values.get("sms", 0.0) or math.inf)
+
+
+def _loads(change: Change) -> _Fired | None:
+    """Wider loads, and fewer of them."""
+    bits, loads = change.pair("load_bits"), change.pair("global_loads")
+    if bits is None or loads is None or min(*bits, *loads) <= 0 or (bits[1] > bits[0]) != (change.log < 0):
+        return None
+    wider, fewer = bits[1] / bits[0], loads[0] / loads[1]
+    if min(max(one, 1 / one) for one in (wider, fewer)) < 1.5 or (wider > 1) != (fewer > 1):
+        return None
+    return _fired(0.75, "access-width", f"global loads {bits[0]:.0f} -> {bits[1]:.0f} bit a thread")
+
+
+def _atomics(change: Change) -> _Fired | None:
+    pair, total = change.pair("global_atomics"), change.slow.values.get("instructions", 0.0)
+    if (
+        pair is None
+        or max(pair) < max(RATIO * min(pair), 0.02 * total)
+        or not total
+        or (pair[1] > pair[0]) != (change.log > 0)
+    ):
+        return None
+    return _fired(0.9, "atomics", f"atomics on global memory {both(*map(count, pair))}")
+
+
+def _special(change: Change) -> _Fired | None:
+    """The pipe of exponentials, roots, sines and conversions, where the slower side is busy with it."""
+    return _XU(change) if change.slow.values.get("xu_pct", 0.0) >= LATENCY_PCT else None
+
+
 def _traffic(change: Change) -> _Fired | None:
     """Bytes of device memory, where memory is what the slower side is busy with."""
     read, written = change.pair("dram_read_bytes"), change.pair("dram_write_bytes")
@@ -264,6 +327,9 @@ def _moved(
     return rule_of
 
 
+_XU = _moved(
+    "special-functions", 0.95, ("xu_pct", "special functions (XU pipe) {} of the peak"), more_is_faster=False
+)
 _SECTORS = _moved("coalescing", 0.75, ("sector_efficiency_pct", "sectors needed of those moved {}"))
 
 
@@ -312,10 +378,10 @@ def _issue(change: Change) -> _Fired | None:
 
 
 _RULES: tuple[Rule, ...] = (
-    _spills, _occupancy, _instructions, _traffic, _l2_traffic,
+    _spills, _occupancy, _waves, _divergence, _instructions, _special, _atomics, _traffic, _l2_traffic,
     _moved("bank-conflicts", 0.8, ("bank_conflict_pct", "bank conflicts {} of shared-memory wavefronts"), more_is_faster=False),
     _coalescing,
-    _moved("access-width", 0.55, ("wide_access_pct", "128-bit accesses {} of the memory instructions"), least=2 * POINTS),
+    _loads,
     _moved("hit-rate", 0.4, ("l2_hit_pct", "L2 hit rate {}"), ("l1_hit_pct", "L1 hit rate {}")),
     _stall,
     _moved("throughput", 0.5, ("dram_pct", "DRAM throughput {} of the peak"), ("memory_pct", "memory throughput {} of the peak"),
