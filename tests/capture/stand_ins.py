@@ -152,7 +152,10 @@ FIXTURES = pathlib.Path("{PAIRS.parent}")
         if a in names: return args[i + 1]
 if "--import" in args:
     name = pathlib.Path(value("--import")).read_text().removeprefix("NVR\\0")
-    print((FIXTURES / f"ncu/{name}.csv").read_text(), end=""); sys.exit(0)
+    page = "raw" if "raw" in args else "source"
+    path = FIXTURES / ("ncu/" + (f"{name}.csv" if page == "raw" else f"{name}_source.csv"))
+    if path.exists(): print(path.read_text(), end="")
+    sys.exit(0)
 note("ncu")
 program = args[args.index("-o") + 2:]
 code = subprocess.run(program).returncode

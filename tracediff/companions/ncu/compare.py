@@ -24,7 +24,7 @@ from tracediff.model import KernelRow, Note
 _RARE = frozenset({"limit_barriers", "spill_instructions", "load_bytes_per_sector", "store_bytes_per_sector",
                    "dram_clock_hz", "sector_efficiency_pct", "bank_conflict_pct", "wide_access_pct",
                    "load_sectors_per_request", "store_sectors_per_request", "tensor_pct", "sms", "xu_pct", "load_bits",
-                   "global_atomics"})  # fmt: skip
+                   "global_atomics", "tma_pct", "cluster_blocks"})  # fmt: skip
 _CLOCKS_DIFFER = 0.05
 _ORDER = {"slower": 0, "faster": 0, "not_collected": 1, "no_clear_change": 2, "added": 3, "removed": 3}
 _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "native", "impl", "detail", "launch", "std", "namespace", "unnamed", "anonymous"})  # fmt: skip
@@ -70,7 +70,10 @@ def compare_ncu(baseline: Profile, candidate: Profile, rows: Sequence[KernelRow]
     """Compare two profiles; `rows`: kernel rows of a comparison of steps, which then say what belongs together."""
     known = kernels(baseline.launches), kernels(candidate.launches)
     orders = [[key_of(launch) for launch in side.launches] for side in (baseline, candidate)]
-    found = [_row(pairing, *known, rows) for pairing in pair(orders[0], orders[1], rows)]
+    found = [
+        _with_lines(_row(pairing, *known, rows), baseline, candidate)
+        for pairing in pair(orders[0], orders[1], rows)
+    ]
     return Ncu(
         baseline=_side(baseline, known[0]),
         candidate=_side(candidate, known[1]),
@@ -127,6 +130,24 @@ def _row(
         factors=factors(one, other),
         note="; ".join(filter(None, (taken, _note(pairing, one, other)))),
     )
+
+
+def _with_lines(row: NcuRow, baseline: Profile, candidate: Profile) -> NcuRow:
+    """The row with the line of source that its kernel stalls in most, where a report says it."""
+    said = []
+    for word, side, profile in (
+        ("baseline", row.baseline, baseline),
+        ("candidate", row.candidate, candidate),
+    ):
+        line = profile.lines.get(side.names[0]) if side and len(side.names) == 1 else None
+        if line is not None:
+            of = f", {line.stall}" if line.stall else ""
+            said.append(
+                f"{word} {line.file}:{line.line} ({text.percent(100 * line.share)} % of the samples{of})"
+            )
+    if not said:
+        return row
+    return structs.replace(row, note="; ".join(filter(None, (f"most stalls: {', '.join(said)}", row.note))))
 
 
 def _change(one: NcuKernel, other: NcuKernel) -> Literal["faster", "slower", "no_clear_change"]:

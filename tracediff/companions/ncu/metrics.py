@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tracediff.companions.ncu.source import SourceLine
+
 EXPORT = "ncu --import FILE.ncu-rep --csv --page raw > FILE.csv"
 Raw = Mapping[str, float]  # metric of ncu -> value, in ns, byte, hz, per second
 SECTOR_BYTES = 32  # of L1, L2 and device memory, on every GPU that ncu profiles
@@ -116,6 +118,8 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("tensor_pct", "tensor pipe active", "%", "ComputeWorkloadAnalysis", _first(
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
             "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")),
+        Metric("tma_pct", "Tensor Memory Accelerator active", "%", "ComputeWorkloadAnalysis",
+               _first("sm__pipe_tma_cycles_active.avg.pct_of_peak_sustained_active")),
         Metric("xu_pct", "special functions (XU pipe) active", "%", "ComputeWorkloadAnalysis",
                _first("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active")),
     ),
@@ -123,6 +127,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("grid_blocks", "blocks in the grid", "count", _LAUNCH, _first("launch__grid_size")),
         Metric("block_threads", "threads a block", "count", _LAUNCH, _first("launch__block_size")),
         Metric("waves_per_sm", "waves an SM", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
+        Metric("cluster_blocks", "blocks in a cluster", "count", _LAUNCH, _first("launch__cluster_size")),
         Metric("sms", "SMs", "count", _LAUNCH, _first("launch__sm_count", "device__attribute_multiprocessor_count")),
         Metric("theoretical_occupancy_pct", "theoretical occupancy", "%", _OCC, _first("sm__maximum_warps_per_active_cycle_pct")),
         Metric("achieved_occupancy_pct", "achieved occupancy", "%", _OCC, _first("sm__warps_active.avg.pct_of_peak_sustained_active")),
@@ -235,6 +240,7 @@ class Profile:
     source: str  # report | csv-raw
     device: str  # GPU model, '' where it is not in the file
     launches: tuple[Launch, ...]
+    lines: dict[str, SourceLine] = field(default_factory=dict)  # by name of a kernel; of a report alone
 
 
 def launch(name: str, raw: Raw, grid: str = "", block: str = "") -> Launch:

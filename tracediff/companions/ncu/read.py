@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
 
 from tracediff.companions.ncu.metrics import DEVICE, EXPORT, Launch, Profile, factor, launch, wanted
+from tracediff.companions.ncu.source import OPTIONS, hottest
 from tracediff.errors import TracediffError
 from tracediff.formats.files import open_regular, scratch
 from tracediff.formats.selection import own_label
@@ -186,7 +188,7 @@ _SECONDS = 600
 
 
 def read_report(path: Path) -> Profile:
-    """Read a report, by its raw page.
+    """Read a report, by its raw page, and by its source where it says that.
 
     Raises `TracediffError`: ncu-missing, ncu-damaged, and those of `read_csv`.
     """
@@ -197,25 +199,32 @@ def read_report(path: Path) -> Profile:
             f"{path.name} is a report, and there is no ncu that reads it",
             fix=f"put ncu on PATH, or set NCU to it; or give its CSV: {EXPORT}",
         )
-    options = ["--import", str(path.absolute()), "--csv", "--page", "raw", "--print-units", "base"]
     with scratch() as folder:
-        page = folder / "raw.csv"
+        page, source = folder / "raw.csv", folder / "source.csv"
         try:
-            with page.open("wb") as out:
-                done = subprocess.run(
-                    [ncu, *options],
-                    stdout=out,
-                    stderr=subprocess.PIPE,
-                    timeout=_SECONDS,
-                    check=False,
-                    env={**os.environ, "LC_ALL": "C"},
-                )
+            done = _print(ncu, path, ("--csv", "--page", "raw", "--print-units", "base"), page)
             failed = done.stderr.decode(errors="replace").strip() if done.returncode else ""
             if done.returncode or b'"ID"' not in page.read_bytes():
                 raise _damaged(path, (failed or "it prints no page of kernels").splitlines()[-1])
-            return replace(read_csv(page), file=path.name, source="report")
+            profile = replace(read_csv(page), file=path.name, source="report")
+            _print(ncu, path, OPTIONS, source)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _damaged(path, f"{Path(ncu).name} did not answer") from error
+        with source.open(encoding="utf-8", errors="replace", newline="") as file, suppress(csv.Error):
+            return replace(profile, lines=hottest(file))
+        return profile
+
+
+def _print(ncu: str, report: Path, options: Iterable[str], page: Path) -> subprocess.CompletedProcess[bytes]:
+    with page.open("wb") as out:
+        return subprocess.run(
+            [ncu, "--import", str(report.absolute()), *options],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            timeout=_SECONDS,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
 
 
 def find_ncu() -> str | None:
