@@ -286,6 +286,9 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         # 2 launches come to 5: more of b where it takes longer, another time of a kernel where it does not
         ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_added", "b", (2, 5))),
         ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", "a", (2, 5))),
+        # together fewer of what was called more: some came, and more of others went
+        ("kernel_added", 60, [("a", 90, 0, 5), ("b", -50, 16, 7)], ("kernel_time", "ab", (16, 12))),
+        ("kernel_removed", 60, [("a", 90, 0, 5), ("b", -50, 5, 0)], ("kernel_time", "ab", (5, 5))),
         # of what went, the counts of all
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", "ab", (600, 4))),
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", "ab", (601, 0))),

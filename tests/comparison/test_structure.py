@@ -380,3 +380,16 @@ def test_a_kernel_that_is_gone_or_new_in_every_step_is_exact_where_no_step_repea
     assert {row.level for names, row in rows.items() if names == ("cat",)} == {"within_noise"}
     typical = {row.baseline.names[0]: row.phases[0] for row in found.kernels if row.candidate is None}
     assert (typical["sdpa"].baseline_count, typical["sdpa"].candidate_count) == (2, 0)
+
+
+def test_a_kernel_of_which_some_launches_went_is_not_removed(tmp_path: Path):
+    """3 x copy in grid 1 went, 2 x copy in grid 2 stay: 3 fewer launches; swapped they are 3 more."""
+    own = [kernel(), kernel("copy", grid=2), kernel("copy", grid=2)]
+    sides = [
+        side(tmp_path / "a", 12, lambda number: [*own, *(3 * [kernel("copy", grid=1)])]),
+        side(tmp_path / "b", 12, lambda number: own),
+    ]
+    titles = [one.title for one in compare(*sides).findings if one.cause.startswith("kernel")]
+    assert titles == ["3 fewer launches of copy per step"], titles
+    titles = [one.title for one in compare(*sides[::-1]).findings if one.cause.startswith("kernel")]
+    assert titles == ["3 more launches of copy per step"], titles

@@ -348,6 +348,8 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("kernel", 13, 0, name="transpose"), "transpose is gone (13 per step)"),
         (counted("ranges", 1, 2, name="await"), "range await entered 1 -> 2 times per step"),
         (counted("collections", 0.04, 0.21, rate=True, baseline_any=4, candidate_any=24), "garbage collections in 4 of 112 -> 24 of 112 steps"),
+        (counted("copies", 7, 4, name="[memcpy HtoD]", baseline_values=["pageable"], candidate_values=["pinned"], baseline_bytes=24_655.2, candidate_bytes=69_514_112.0), "memcpy HtoD 7 pageable (24.7 kB) -> 4 pinned (69.5 MB)"),
+        (counted("copies", 1, 1, name="[memcpy HtoD]", baseline_values=["pinned"], candidate_values=["pageable"], baseline_bytes=4e6, candidate_bytes=4e6), "memcpy HtoD 1 pinned -> 1 pageable"),
         (counted("copies", 3, 3, name="[memcpy HtoD]", memory="pageable", baseline_bytes=4e6, candidate_bytes=8e6), "memcpy HtoD (pageable) 4.0 MB -> 8.0 MB"),
         (counted("workload", 0.9, 0.6), "40 % of the launches have other grids (other work per step)"),
         (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),

@@ -41,8 +41,8 @@ def test_a_sentence_each_and_the_worst_first() -> None:
     assert lines(text) == [
         "5 benchmarks: 2 slower, 1 unclear, 2 same; gates: 1 failed, 1 inconclusive, 1 passed.",
         "",
-        "- = **`gated`**: No change at all. Gates: 1 failed, 1 passed.",
-        "- ? **`noisy`**: Noise. Gates: 1 inconclusive.",
+        "- = **`gated`**: No change at all. Gates: failed `step:+3%`, 1 passed.",
+        "- ? **`noisy`**: Noise. Gates: inconclusive `step:+3%`.",
         "- ▲ **`slower`**: Slower by 9 %.",
         "- ▲ **`slow`**: Slower by 2 %.",
         "- = **`same`**: No change.",

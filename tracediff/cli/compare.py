@@ -97,5 +97,5 @@ def finish(result: Result, output: Output, policy: Policy) -> int:
     write_outputs(result, output)
     print_gates(result)
     if output.quiet and result.verdict == "not_comparable" and not result.gates:
-        say(f"not comparable: {result.verdict_reason}")
+        say(result.headline.text)
     return exit_code(result)

@@ -125,6 +125,10 @@ class Describe:
             (thread, place): share
             for thread, place, share in waits.agg(pl.col("crossed_ns").sum() / pl.col("ns").sum()).iter_rows()
         }
+        self._names = [
+            {op.name for row in measured.kernels.rows for op in (row.baseline, row.candidate)[side]}
+            for side in (0, 1)
+        ]
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
         self._ranks = measured.frame.steps["rank"].n_unique()
@@ -289,7 +293,7 @@ class Describe:
         facts = FindingFacts(
             memory=self._memory(row, phase) if cause == "memcpy" else [],
             overlap=Shares(*behind.tolist()) if not changed and abs(own) < MOSTLY * abs(exposed) else None,
-            match=match.match,
+            match=self._partly(match) or match.match,
             confidence=match.confidence,
             baseline_mean_ns=means[0],
             candidate_mean_ns=means[1],
@@ -308,6 +312,14 @@ class Describe:
             of=self._of_names(row, estimated, cell),
         )
         return cause, where, facts, (before, after), part
+
+    def _partly(self, match: Match) -> str:
+        """`more` or `fewer` where a kernel that came or went alone is launched on the other side too, in other rows; else empty."""
+        for side, one, word in ((0, "added", "more"), (1, "removed", "fewer")):
+            names = {op.name for op in (*match.baseline, *match.candidate)}
+            if match.match == one and names <= self._names[side]:
+                return word
+        return ""
 
     def _memory(self, row: int, phase: str) -> list[str]:
         """The kind of host memory of most bytes on each side, '' where it has none or does not tell, or where the other side has it too."""

@@ -70,6 +70,7 @@ _IN_GRAPH_NS = 1_000  # what each node adds to the launch of its graph
 _NODE_NS = 5_000  # between two nodes of a graph
 _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
 _NAMING = ("kernel_fused", "kernel_split")
+_SIGN = {"kernel_added": 1, "kernel_removed": -1}  # of the change of launches
 
 
 def related(
@@ -255,6 +256,11 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     before = sum(part.count_baseline or 0.0 for part in counted_in)
     after = sum(part.count_candidate or 0.0 for part in counted_in)
     if one.cause not in _NAMING:
+        if one.cause in _SIGN and (after - before) * _SIGN[one.cause] <= 0:
+            facts = msgspec.structs.replace(
+                one.facts, match="mixed"
+            )  # some came, and as many or more of others went
+            return replace(one, cause="kernel_time", facts=facts, count=(before, after))
         both = before and after  # together they are neither new nor gone
         facts = msgspec.structs.replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)

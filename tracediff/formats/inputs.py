@@ -74,10 +74,16 @@ class SideFiles:
 def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideFiles, Bundle | None]:
     """Both sides; a capture bundle alone holds both, and comes back as well.
 
-    Raises `TracediffError`: candidate-missing, other-input and those of `resolve` and `read_bundle`.
+    Raises `TracediffError`: candidate-missing, same-label, other-input and those of `resolve` and `read_bundle`.
     """
     if candidate is not None:
         one, other = split_label(baseline)[1], split_label(candidate)[1]
+        label = own_label(baseline)[0]
+        if label is not None and label == own_label(candidate)[0]:
+            what = f"both sides are called {label}"
+            raise TracediffError(
+                "same-label", what, fix="a name for each: main=BASELINE pr=CANDIDATE", exit_code=2
+            )
         return resolve(baseline, other), resolve(candidate, one), None
     path = _existing(Path(baseline))
     if not is_bundle(path):

@@ -183,8 +183,10 @@ def named(finding: Finding) -> str:
         return say("named_late", rank=f"{where.rank}", kernel=kernel or say("communication"))
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return say(f"kernel_{facts.match}", kernel=kernel)
-    pattern = f"named_{finding.cause}"
-    if finding.cause == "kernel_time":
+    pattern, matched = f"named_{finding.cause}", f"named_{finding.cause}_{facts.match}"
+    if matched in PATTERNS:
+        pattern = matched
+    elif finding.cause == "kernel_time":
         other = facts.match not in ("", "exact", "name")
         pattern = "named_other" if other else "named_slower" if finding.delta_ns > 0 else "named_faster"
     elif finding.cause == "memcpy" and finding.evidence.count_baseline != 0:

@@ -279,7 +279,8 @@ def _some(names: Sequence[str]) -> str:
 
 def outcome(history: History, said: Sequence[Judged]) -> str:
     """Whether the newest point passes `history check`, in a sentence."""
-    pattern = {0: "check_passed", 3: "check_failed", 4: "check_unsure"}[exit_code(said)]
+    passed = "check_passed" if len(history.points) > 1 else "check_passed_alone"
+    pattern = {0: passed, 3: "check_failed", 4: "check_unsure"}[exit_code(said)]
     return say(pattern, point=commit(history.points[max(one.points[-1] for one in history.segments)]))
 
 

@@ -204,9 +204,12 @@ def _gates(result: Result, width: int) -> list[list[Span]]:
 
 
 def _outcome(gate: GateOutcome) -> Span:
-    if gate.severity == "warning" and gate.outcome == "failed":
-        return "warns"
-    return Strong(gate.outcome) if gate.outcome == "failed" else gate.outcome
+    word = _outcome_word(gate)
+    return Strong(word) if word == "failed" else word
+
+
+def _outcome_word(gate: GateOutcome) -> str:
+    return "warns" if gate.severity == "warning" and gate.outcome == "failed" else gate.outcome
 
 
 # What is folded.
@@ -299,10 +302,20 @@ def _gate_counts(outcomes: Iterable[GateOutcome]) -> str:
 
 
 def _item(name: str, result: Result) -> str:
-    verdict, gates = words.VERDICTS[result.verdict], _gate_counts(_errors(result))
+    verdict, gates = words.VERDICTS[result.verdict], _gates_named(result)
     said = markdown_prose(result.headline.text or verdict.word, _SENTENCE)
     text = f"- {verdict.sign} **{markdown_code(name, 60)}**: {said}"
     return f"{text} Gates: {gates}." if gates else text
+
+
+def _gates_named(result: Result) -> str:
+    """Gates that did not pass by what they are of, and the number of those that did."""
+    outcomes = result.gates.outcomes if result.gates else []
+    others = [
+        f"{_outcome_word(one)} {markdown_code(one.text, 60)}" for one in outcomes if one.outcome != "passed"
+    ]
+    passed = sum(one.outcome == "passed" for one in outcomes)
+    return ", ".join([*others[:_GATES], *([f"{passed} passed"] if passed else [])])
 
 
 def _comments(ordered: Sequence[tuple[str, Result]], top: int, room: int, shown: Mapping[str, str]) -> str:

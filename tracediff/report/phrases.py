@@ -93,13 +93,13 @@ def _finding(finding: Finding, result: Result) -> Finding:
     return replace(
         finding,
         title=title(finding, words.unit(result)),
-        note=_note(finding),
+        note=_note(finding, words.unit(result)),
         next=_advice(finding, result),
         evidence=replace(finding.evidence, moments=moments),
     )
 
 
-def _note(finding: Finding) -> str:
+def _note(finding: Finding, unit: str) -> str:
     facts, where = finding.facts, finding.where
     notes = []
     if facts.late_rank is not None:
@@ -112,7 +112,10 @@ def _note(finding: Finding) -> str:
         notes.append(say("no_collection", side=side))
     elif finding.cause == "batch_mix":
         notes.append(say("apart_from_others"))
-    elif facts.match not in ("", "exact", "added", "removed", "replaced") and facts.confidence < _DOUBTFUL:
+    elif (
+        facts.match not in ("", "exact", "added", "removed", "more", "fewer", "mixed", "replaced")
+        and facts.confidence < _DOUBTFUL
+    ):
         notes.append(say("uncertain_match", confidence=f"{facts.confidence:.2f}"))
     if facts.rare is not None:
         notes.append(_rare(finding))
@@ -125,11 +128,14 @@ def _note(finding: Finding) -> str:
         notes.append(f"Per step also: {'; '.join(said)}.")
     if facts.os_calls:
         said = (
-            f"{_change(one.baseline_ns, one.candidate_ns)} us "
-            + (f"in {one.call}" if one.call else "on no CPU and in no recorded OS call")
+            say(
+                "of_idle_call" if one.call else "of_idle_off_cpu",
+                size=_both(one.baseline_ns, one.candidate_ns),
+                call=one.call,
+            )
             for one in facts.os_calls
         )
-        notes.append(f"Of this idle time, per step: {'; '.join(said)}.")
+        notes.append(say("of_idle", unit=unit, parts="; ".join(said)))
     return " ".join([*notes, *_without(finding)])
 
 
@@ -180,7 +186,7 @@ def _advice(finding: Finding, result: Result) -> str:
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:
         return say("next_no_graphs")
-    if finding.facts.match == "replaced":
+    if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")
     if 2 * finding.host_speed_ns > finding.delta_ns > 0:
         size = units.prose([finding.host_speed_ns]).size(min(finding.host_speed_ns, finding.delta_ns))
@@ -190,8 +196,9 @@ def _advice(finding: Finding, result: Result) -> str:
     return ""
 
 
-def _change(before_ns: float, after_ns: float) -> str:
-    return f"{before_ns / 1e3:.1f} -> {after_ns / 1e3:.1f}"
+def _both(before_ns: float, after_ns: float) -> str:
+    prose = units.prose([before_ns, after_ns])
+    return f"{prose.size(before_ns)} -> {prose.size(after_ns)}"
 
 
 # What somebody who knows these programs would add to the causes: a sentence for each of `Result.insights`.
@@ -214,7 +221,7 @@ def _hidden_host(result: Result, one: Insight) -> str:
         pattern = "host_all_hidden"
     return say(
         pattern, now=prose.size(one.candidate_ns), before=prose.size(one.baseline_ns), change=prose.size(change),
-        step=words.per_step("", unit=words.unit(result)), where=say("most_in", where=where, api=one.api) if one.api else where,
+        step=words.per_step("", "mean", words.unit(result)), where=say("most_in", where=where, api=one.api) if one.api else where,
     )  # fmt: skip
 
 

@@ -145,7 +145,10 @@ def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     kind = row.name.strip("[]").replace("memcpy unified", "migrations of managed memory")
     if row.baseline_values:
         (one,), (other,) = row.baseline_values, row.candidate_values
-        return say("count_memory", **slots | {"name": kind, "one": one, "other": other})
+        sizes = [units.size(round(size)) for size in (row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)]
+        pattern = "count_memory" if sizes[0] == sizes[1] else "count_memory_bytes"
+        slots |= {"name": kind, "one": one, "other": other, "before_bytes": sizes[0], "after_bytes": sizes[1]}
+        return say(pattern, **slots)
     name = f"{kind} ({row.memory})" if row.memory else kind
     if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:
         one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))

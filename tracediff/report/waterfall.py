@@ -207,7 +207,11 @@ def notes(waterfall: Waterfall) -> list[str]:
     for pattern, bars in (("fall_others", waterfall.small), ("fall_unchanged", waterfall.unchanged)):
         if bars:
             said.append(say(pattern, labels=", ".join(bar.label for bar in bars)))
-    said += [say("fall_note", label=bar.label, note=bar.note) for bar in waterfall.shown if bar.note]
+    noted = [bar for bar in waterfall.shown if bar.note]
+    for note in dict.fromkeys(bar.note for bar in noted):
+        said.append(
+            say("fall_note", label=", ".join(bar.label for bar in noted if bar.note == note), note=note)
+        )
     if any(bar.level == NOISE for bar in waterfall.drawn):
         said.append(say("fall_noise", sign=units.NOISE))
     return said

@@ -102,7 +102,8 @@ def _groups(shares: Sequence[tuple[str, float]]) -> str:
 def _largest(deciding: Mapping[str, float], whole: float) -> str:
     (first, part), *others = _shares(deciding, whole)[:3]
     rest = _groups(others)
-    return f"Then {first} decides {units.share(part)} of the step" + (f", {rest}" if rest else "")
+    pattern = "whatif_deciding_more" if rest else "whatif_deciding"
+    return say(pattern, first=first, share=units.share(part), rest=rest)
 
 
 def _phase_table(found: WhatIf) -> Table:

@@ -189,14 +189,15 @@ def _other_folder(path: Path, name: str, found: dict[Kind, list[Path]]) -> Input
 
 _GC_FLAG = "-t nvtx, with the program labelling its collections (TensorRT-LLM: TLLM_PROFILE_RECORD_GC=1; docs/record.md)"
 _INSIDE = "kernels inside CUDA graphs"
+_CUDA = "-t cuda"
 # Kind of trace -> (what is counted, what of nsys profile records it). Flags of 2024.6 and newer behind "or".
 _TRACES = {
-    "kernels": ("kernels", "-t cuda"),
+    "kernels": ("kernels", _CUDA),
     _INSIDE: ("nodes", "--cuda-graph-trace=node"),
-    "CUDA calls": ("calls", "-t cuda"),
-    "copies": ("copies", "-t cuda"),
-    "memsets": ("memsets", "-t cuda"),
-    "synchronisation": ("waits", "-t cuda"),
+    "CUDA calls": ("calls", _CUDA),
+    "copies": ("copies", _CUDA),
+    "memsets": ("memsets", _CUDA),
+    "synchronisation": ("waits", _CUDA),
     "NVTX ranges": ("ranges", "-t nvtx"),
     "Python's GIL": ("holds and waits", "-t python-gil"),
     "Python garbage collection": ("collections", _GC_FLAG),
@@ -254,8 +255,8 @@ def _traces(seen: Seen, launches: int) -> dict[str, Trace]:
     for name, (unit, flag) in _TRACES.items():
         number = counts[name] if name in counts else seen.any_rows(name)
         how = _TORCH_FLAGS.get(name, "nsys: torch.profiler does not record it") if seen.torch else flag
-        if number or (name == _INSIDE and not launches and counts["kernels"]):
-            how = ""
+        if number or (counts["kernels"] and (flag == _CUDA or (name == _INSIDE and not launches))):
+            how = ""  # it was recorded, and none ran
         shown = "ranges" if seen.torch and name == "NVTX ranges" else name
         found[name] = Trace(shown, number > 0, number, unit, how)
     return found
