@@ -112,8 +112,9 @@ def comment(
         body = render_markdown(single, top=top, key=key, link=link, picture=shown.get(name, ""))
     else:
         body = render_many(found, top=top, key=key, link=link, shown=shown)
-    for name, result in found.items() if pictures else ():
-        _draw(pictures / folders.get(name, ""), result)
+    if pictures:
+        for name, result in found.items():
+            _draw(pictures / folders.get(name, ""), result)
     if dry_run:
         click.echo(body, nl=False)
         return

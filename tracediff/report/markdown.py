@@ -149,7 +149,7 @@ def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
     if gates := _gates(result, width):
         found.append(Items(gates))
     labels = [Code(side.label) for side in (result.inputs.baseline, result.inputs.candidate)]
-    links = [" ", Link("HTML report", "", link)] if link else []
+    links: list[Span] = [" ", Link("HTML report", "", link)] if link else []
     note = Line(
         [
             words.sentence(words.steps_note(result)),
