@@ -126,6 +126,43 @@ def test_zero_latency_is_not_measured_and_zero_throughput_is(tmp_path: Path) -> 
     assert values(read(path)) == {"request_throughput_req_s": 0.0, "output_throughput_tok_s": 5.0}
 
 
+# genai-perf and aiperf
+
+
+def test_genai_perf() -> None:
+    """Its inter token latency is (latency - TTFT) / (tokens - 1) of each request: what others call TPOT."""
+    report = read(FIXTURES / "profile_export_genai_perf.json")
+    assert report.kind == "genai-perf" and report.warnings == []
+    assert values(report) == {
+        "request_throughput_req_s": 20.0, "output_throughput_tok_s": 5120.0, "output_throughput_per_user_tok_s": 83.25,
+        "e2e_mean_ms": 3075.0, "e2e_p50_ms": 3060.0, "e2e_p90_ms": 3200.0, "e2e_p95_ms": 3250.0, "e2e_p99_ms": 3300.0,
+        "ttft_mean_ms": 312.5, "ttft_p50_ms": 300.0, "ttft_p90_ms": 400.0, "ttft_p95_ms": 420.0, "ttft_p99_ms": 450.0,
+        "tpot_mean_ms": 10.75, "tpot_p50_ms": 10.5, "tpot_p90_ms": 11.5, "tpot_p95_ms": 11.75, "tpot_p99_ms": 12.25,
+    }  # fmt: skip
+    assert report.metrics["request_throughput_req_s"] == Metric(20.0, "req/s", "higher")
+
+
+def test_aiperf_counts_failed_requests_apart() -> None:
+    report = read(FIXTURES / "profile_export_aiperf.json")
+    figures = values(report)
+    assert report.kind == "aiperf" and slugs(report) == ["kpi-failed-requests"]
+    assert "2 of 500 requests failed" in report.warnings[0].message
+    assert (figures["tpot_mean_ms"], figures["itl_mean_ms"], figures["itl_p99_ms"]) == (12.9, 12.5, 40.0)
+    assert (figures["total_throughput_tok_s"], figures["generation_speed_per_user_tok_s"]) == (25600.0, 92.5)
+
+
+def test_a_block_says_its_unit(tmp_path: Path) -> None:
+    path = tmp_path / "profile_export_aiperf.json"
+    path.write_text(
+        '{"time_to_first_token": {"unit": "sec", "avg": 0.25, "p99": "x"}, "was_cancelled": true,'
+        ' "inter_token_latency": {"unit": "fortnights", "avg": 3}, "request_latency": 7}'
+    )
+    report = read(path)
+    assert values(report) == {"ttft_mean_ms": 250.0}
+    assert slugs(report) == ["kpi-unknown-unit", "kpi-failed-requests"]
+    assert "inter_token_latency in 'fortnights'" in report.warnings[0].message
+
+
 # Iteration logs of the PyTorch backend
 
 

@@ -2,6 +2,7 @@
 
     trtllm-bench        `trtllm-bench throughput|latency --report_json FILE`
     serving-benchmark   `benchmark_serving.py --save-result`, of TensorRT-LLM and of vLLM
+    genai-perf, aiperf  `profile_export_genai_perf.json`, `profile_export_aiperf.json`
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
     iteration-data      `gptManagerBenchmark --log_iteration_data`: the same without times
@@ -31,8 +32,9 @@ from tracediff.errors import TracediffError
 from tracediff.model import Note
 
 Kind = Literal[
-    "trtllm-bench", "serving-benchmark", "iteration-log", "iteration-stats", "iteration-data", "emulator"
-]
+    "trtllm-bench", "serving-benchmark", "genai-perf", "aiperf",
+    "iteration-log", "iteration-stats", "iteration-data", "emulator",
+]  # fmt: skip
 Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
 
@@ -118,7 +120,7 @@ def read(path: Path) -> KpiReport:
             "kpi-unknown-format",
             f"{path.name}: not a report of a benchmark that is known here",
             fix="give a trtllm-bench --report_json file, a serving benchmark's --save-result file,"
-            " or a log of TensorRT-LLM with print_iter_log: true",
+            " a profile_export_*.json of genai-perf or aiperf, or a log of TensorRT-LLM with print_iter_log: true",
         )
     return report
 
@@ -142,7 +144,7 @@ def _read(file: BinaryIO, path: Path) -> KpiReport | None:
     return report
 
 
-# JSON reports: trtllm-bench, the serving benchmark, and the emulator of `tracediff_emulator`.
+# JSON reports: trtllm-bench, the serving benchmark, genai-perf and aiperf, and the emulator of `tracediff_emulator`.
 
 _MAX_VALUE_BYTES = 1 << 20
 _MAX_LENIENT_BYTES = 64 << 20  # the slower reader, which takes NaN
@@ -174,12 +176,29 @@ _THROUGHPUTS = {
 }
 _LATENCY = re.compile(r"(mean|median|p\d{1,2}(?:\.\d{1,4})?)_(ttft|tpot|itl|e2el)_ms\Z")
 
+# genai-perf and aiperf: a block of statistics each. Their inter token latency is a mean over a request, elsewhere called TPOT.
+_BLOCKS = {
+    "request_throughput": "request_throughput_req_s",
+    "output_token_throughput": "output_throughput_tok_s",
+    "total_token_throughput": "total_throughput_tok_s",
+    "output_token_throughput_per_user": "generation_speed_per_user_tok_s",
+    "output_token_throughput_per_request": "output_throughput_per_user_tok_s",
+    "time_to_first_token": "ttft",
+    "inter_token_latency": "tpot",
+    "inter_chunk_latency": "itl",
+    "request_latency": "e2e",
+}
+_BLOCK_UNITS = {"ms": 1.0, "sec": 1e3, "s": 1e3, "us": 1e-3, "ns": 1e-6,
+                "requests/sec": 1.0, "tokens/sec": 1.0, "tokens/sec/user": 1.0}  # fmt: skip
+
 
 def read_json(data: bytes, source: str) -> KpiReport | None:
     """Return the report in a JSON file's content, None where it is none of these."""
     found = _top_level(data)
     if "performance" in found:
         return _trtllm_bench(found, source)
+    if any("unit" in section(found.get(name)) for name in _BLOCKS):
+        return _blocks(found, source)
     if "request_throughput" in found or any(_LATENCY.match(key) for key in found):
         return _serving(found, source)
     if "emulator" in found and "ranks" in found:
@@ -240,6 +259,32 @@ def _serving(found: Mapping[str, Any], source: str) -> KpiReport | None:
         what = f"{asked - completed:.0f} of {asked:.0f} requests failed; the figures are of the rest"
         failed = [Note("kpi-failed-requests", f"{source}: {what}")]
     return KpiReport("serving-benchmark", source, metrics, warnings=failed) if metrics else None
+
+
+def _blocks(found: Mapping[str, Any], source: str) -> KpiReport | None:
+    metrics: dict[str, Metric] = {}
+    strange = []
+    for key, name in _BLOCKS.items():
+        block = section(found.get(key))
+        scale = _BLOCK_UNITS.get(str(block.get("unit", "ms")))
+        if scale is None:
+            strange.append(f"{key} in {block['unit']!r:.40}")
+            continue
+        latency = "_" not in name
+        for statistic, label in {"mean": "avg", **{one: one for one in _PERCENTILES if latency}}.items():
+            value = number(block.get(label))
+            put(metrics, f"{name}_{statistic}_ms" if latency else name, None if value is None else value * scale)
+    done, failed = (number(section(found.get(f"{one}request_count")).get("avg")) or 0 for one in ("", "error_"))
+    notes = (
+        (strange, Note("kpi-unknown-unit", f"{source}: left out, its unit is not known: {', '.join(strange)}")),
+        (failed, Note("kpi-failed-requests",
+         f"{source}: {failed:.0f} of {done + failed:.0f} requests failed; the figures are of the rest")),
+        (found.get("was_cancelled") is True, Note("kpi-failed-requests",
+         f"{source}: the benchmark was cancelled; the figures are of the requests that had ended")),
+    )  # fmt: skip
+    warned = [note for there, note in notes if there]
+    kind: Kind = "aiperf" if "aiperf_version" in found else "genai-perf"
+    return KpiReport(kind, source, metrics, warnings=warned) if metrics or strange else None
 
 
 def _emulator(found: Mapping[str, Any], source: str) -> KpiReport | None:
