@@ -142,11 +142,11 @@ def _adding(section: str, one: list[Path], other: list[Path]) -> Callable[[Resul
 
         latencies = compare_latencies(read_side(one), read_side(other))
         return lambda result: replace(result, latencies=beside_steps(latencies, result))
-    from tracediff.companions.bench.compare import compare_kpi, step_times
+    from tracediff.companions.bench.compare import with_kpi
     from tracediff.companions.bench.read import read as read_report
 
     reports, others = ([read_report(path) for path in side] for side in (one, other))
-    return lambda result: replace(result, kpi=compare_kpi(reports, others, step_times(result)))
+    return lambda result: with_kpi(result, reports, others)
 
 
 def show_request(
@@ -166,7 +166,8 @@ def show_request(
     (side,) = reduce_sides(files, replace(request.reading(keep=keep), graph="some"), progress)
     options = Options(extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
-    return msgspec.structs.replace(shown, kpi=show_kpi(figures))
+    odd = [note for report in figures for note in report.warnings]
+    return msgspec.structs.replace(shown, kpi=show_kpi(figures), warnings=[*shown.warnings, *odd])
 
 
 def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] = lambda _: None) -> WhatIf:

@@ -19,23 +19,46 @@ from tracediff.capture.runner import Runner
 from tracediff.companions.bench.read import read
 from tracediff.errors import TracediffError
 
-# As tensorrt_llm/llmapi/llm.py has it: LLM(model, **arguments), generate_async(...) whose result is iterated as responses come.
+# As tensorrt_llm/llmapi/llm.py, executor/result.py, sampling_params.py and llmapi/llm_utils.py have it: LLM(model, ..., **arguments);
+# generate_async(inputs, sampling_params, ..., streaming), no coroutine, whose result is iterated as responses come (in an event loop alone)
+# and is itself what comes, its token ids growing; SamplingParams takes keywords alone; options in YAML are merged into the arguments.
+# STREAM: tokens of a response, as `stream_interval` makes it.
 _PACKAGE = """
-import asyncio, json, os, pathlib
+import asyncio, dataclasses, json, os, pathlib, types
+@dataclasses.dataclass(kw_only=True)
 class SamplingParams:
-    def __init__(self, max_tokens, ignore_eos=False): self.max_tokens, self.ignore_eos = max_tokens, ignore_eos
+    max_tokens: int = 32
+    ignore_eos: bool = False
+class RequestOutput:
+    def __init__(self, sampling, stream):
+        asyncio.get_running_loop()
+        self.left, self.stream, self.outputs = sampling.max_tokens, stream, [types.SimpleNamespace(token_ids=[])]
+    def __aiter__(self): return self
+    async def __anext__(self):
+        if not self.left: raise StopAsyncIteration
+        await asyncio.sleep(0.001)
+        new = min(self.left, self.stream if self.outputs[0].token_ids else 1)
+        self.left -= new
+        self.outputs[0].token_ids.extend(range(new))
+        return self
 class LLM:
-    def __init__(self, model, **more): self.seen = {"model": model, "more": more, "inputs": [], "env": dict(os.environ)}
-    async def _answer(self, sampling):
-        for _ in range(sampling.max_tokens):
-            await asyncio.sleep(0.001)
-            yield None
-    def generate_async(self, inputs, sampling, streaming):
-        assert streaming and sampling.ignore_eos
+    def __init__(self, model, tokenizer=None, tensor_parallel_size=1, **kwargs):
+        self.seen = {"model": model, "more": kwargs, "inputs": [], "tokens": [], "env": dict(os.environ)}
+    def generate_async(self, inputs, sampling_params=None, lora_request=None, streaming=False):
+        assert streaming and sampling_params.ignore_eos
         self.seen["inputs"].append(inputs)
-        return self._answer(sampling)
+        self.seen["tokens"].append(sampling_params.max_tokens)
+        return RequestOutput(sampling_params, self.seen["more"].get("stream_interval", 1))
     def shutdown(self):
         pathlib.Path(os.environ["SIDE_SEEN"]).write_text(json.dumps(self.seen))
+"""
+_UTILS = """
+import json
+def update_llm_args_with_extra_options(llm_args, extra_llm_api_options):
+    if extra_llm_api_options is not None:
+        with open(extra_llm_api_options, 'r') as f:
+            llm_args = llm_args | json.load(f)
+    return llm_args
 """
 SIZES = ["--requests", "3", "--input-tokens", "5", "--output-tokens", "4", "--warmup", "1"]
 
@@ -43,8 +66,10 @@ SIZES = ["--requests", "3", "--input-tokens", "5", "--output-tokens", "4", "--wa
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     folder = tmp_path / "packages"
-    (folder / "tensorrt_llm").mkdir(parents=True)
+    (folder / "tensorrt_llm" / "llmapi").mkdir(parents=True)
     (folder / "tensorrt_llm" / "__init__.py").write_text(_PACKAGE)
+    (folder / "tensorrt_llm" / "llmapi" / "__init__.py").touch()
+    (folder / "tensorrt_llm" / "llmapi" / "llm_utils.py").write_text(_UTILS)
     (folder / "tensorrt_llm-1.2.0.dist-info").mkdir()
     (folder / "tensorrt_llm-1.2.0.dist-info" / "METADATA").write_text("Name: tensorrt_llm\nVersion: 1.2.0\n")
     return folder
@@ -64,6 +89,7 @@ def test_requests_of_a_seed_are_served_and_their_latencies_written(package: Path
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen["model"] == "M" and seen["more"] == {"max_batch_size": 8}
     assert seen["inputs"] == prompts(7, 4, 5)  # a warm-up, and three
+    assert seen["tokens"] == [4, 4, 4, 4]
     found = read(report)
     assert found.kind == "serving-benchmark" and not found.warnings
     known = {"ttft_mean_ms", "ttft_p99_ms", "tpot_mean_ms", "itl_mean_ms", "output_throughput_tok_s"}
@@ -76,14 +102,27 @@ def test_one_seed_is_one_traffic() -> None:
     assert all(len(one) == 8 for one in prompts(1, 3, 8))
 
 
+def test_a_response_of_several_tokens_counts_them(package: Path, tmp_path: Path) -> None:
+    """Nine tokens in responses of 1, 4, 4: two responses after the first, so TPOT is at least 2 ms / 8, and ITL at least 1 ms."""
+    report, more = tmp_path / "report.json", tmp_path / "more.yaml"
+    more.write_text('{"stream_interval": 4}')
+    words = ["--output-tokens", "9", "--report", str(report), "--options", str(more)]
+    done = run(tmp_path, *words, packages=package)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["tokens"] == [8, 9, 9, 9]  # the warm-up is brief
+    found = read(report).metrics
+    assert found["tpot_mean_ms"].value == pytest.approx(found["itl_mean_ms"].value / 4)
+
+
 def test_latencies_worked_out_by_hand() -> None:
     """Two requests of three tokens: sent at 0 s, responses at 1, 2, 4 s; and at 2, 3, 4 s."""
-    found = figures([[0.0, 1.0, 2.0, 4.0], [0.0, 2.0, 3.0, 4.0]], 3)
+    found = figures([([0.0, 1.0, 2.0, 4.0], 3), ([0.0, 2.0, 3.0, 4.0], 3)])
     assert found["mean_ttft_ms"] == 1500 and found["p99_ttft_ms"] == 2000
     assert found["mean_tpot_ms"] == 1250  # (4 - 1) / 2 and (4 - 2) / 2
     assert found["mean_itl_ms"] == 1250  # of 1, 2, 1, 1 s
     assert found["mean_e2el_ms"] == 4000 and found["output_throughput"] == 6 / 4
-    assert figures([[0.0]], 3) == {"num_prompts": 1, "completed": 0}
+    assert figures([([0.0], 0)]) == {"num_prompts": 1, "completed": 0}
 
 
 @pytest.mark.parametrize("words", [["--requests", "0"], ["--output-tokens", "1"], ["--warmup", "-1"]])

@@ -103,6 +103,7 @@ LAYERS = [
     ("Reformatting CopyNode for Network Input input_0", {"reformat input_0"}),
     ("Conv_0 input reformatter 0", {"reformat Conv_0"}),
     ("__myl_ReshTran_myl36_0", {"__myl_ReshTran"}),
+    ("$$myelin$$/time_embedding/act/sigmoid", {"/time_embedding/act/sigmoid"}),
     ("", set()),
 ]
 

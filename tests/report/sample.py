@@ -716,10 +716,15 @@ def full() -> Result:
             "trtllm-bench.json",
             "trtllm-bench.json",
             [
-                KpiRow("output tokens/s", "tok/s", "higher", 15_420.0, 13_720.0, -1_700.0, 0.93),
-                KpiRow("inter-token latency p50", "ms", "lower", 1.04, 1.17, 0.13, 1.01),
+                KpiRow(
+                    "output_throughput_tok_s", "tok/s", "higher", 15_420.0, 13_720.0, -1_700.0, level="likely"
+                ),
+                KpiRow("itl_mean_ms", "ms", "lower", 1.04, 1.17, 0.13, 0.93, level="likely"),
+                KpiRow("itl_p99_ms", "ms", "lower", 1.9, 2.28, 0.38, level="within_noise"),
             ],
             "The benchmark ran unprofiled.",
+            "likely_regressed",
+            ("itl_mean_ms", "output_throughput_tok_s"),
         ),
         comparability=m.Comparability(
             True,

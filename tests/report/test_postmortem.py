@@ -139,11 +139,11 @@ def test_the_numbers_are_the_results() -> None:
 def test_impact_in_figures_of_the_benchmark() -> None:
     text = markdown(sample.full())
     assert (
-        "Benchmark: output tokens/s, tok/s: 15,420 -> 13,720 (-11.0 % worse); the step time explains 93 % of it."
+        "Benchmark likely slower: ITL 1.04 -> 1.17 ms (12.5 % worse); output throughput 15,420 -> 13,720 tok/s (11.0 % worse). The step time explains 93 % of the change of ITL."
         in text
     )
     assert (
-        "| output tokens/s, tok/s | 15,420 -> 13,720 | -1700 | -11.0 % worse | 93 % |"
+        "| output_throughput_tok_s, tok/s | 15,420 -> 13,720 | -1700 | 11.0 % worse |"
         in text.split("# Evidence")[1]
     )
     assert "No benchmark was given" not in text and "No benchmark was given" in markdown(sample.minimal())

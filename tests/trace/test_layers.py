@@ -43,4 +43,5 @@ def test_ranges_that_are_none(text):
 def test_all_ranges_of_tensorrt_but_the_whole_inference_are_layers():
     assert layer_of("/h.3/MatMul + /h.3/Add", tensorrt=True) == "/h.3/MatMul + /h.3/Add"
     assert layer_of("/h.3/MatMul + /h.3/Add") == ""
+    assert layer_of("$$myelin$$/time_embedding/act/sigmoid", tensorrt=True) == "/time_embedding/act/sigmoid"
     assert layer_of("ExecutionContext::enqueue", tensorrt=True) == ""

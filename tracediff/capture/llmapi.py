@@ -17,16 +17,24 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 _IDS = (1_000, 20_000)  # token ids that every vocabulary of a language model has, and no special ones
+
+_WARM_TOKENS = (
+    8  # of a request before: its iterations count too where the profiler's window is told by their number
+)
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
     """The options. Raises SystemExit."""
     parser = argparse.ArgumentParser(prog="trtllm-llmapi", description=__doc__)
     parser.add_argument("--model", required=True, help="a name of Hugging Face, or a folder")
-    parser.add_argument("--options", type=Path, help="YAML or JSON: further arguments of tensorrt_llm.LLM")
+    parser.add_argument(
+        "--options",
+        type=Path,
+        help="YAML as for --extra_llm_api_options: further arguments of tensorrt_llm.LLM",
+    )
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--input-tokens", type=int, default=128, help="of each request")
     parser.add_argument("--output-tokens", type=int, default=128, help="of each request")
@@ -47,31 +55,37 @@ def prompts(seed: int, count: int, tokens: int) -> list[list[int]]:
     return [[rng.randrange(*_IDS) for _ in range(tokens)] for _ in range(count)]
 
 
-async def _served(llm: Any, inputs: Sequence[list[int]], sampling: Any) -> list[list[float]]:
-    """All requests at once: when each was sent, and when each of its responses came, s."""
+Answer: TypeAlias = tuple[list[float], int]
+"""When a request was sent and each of its responses came, s; and how many tokens came in all: a response has several with `stream_interval`."""
 
-    async def one(tokens: list[int]) -> list[float]:
-        times = [time.perf_counter()]
-        async for _ in llm.generate_async(tokens, sampling, streaming=True):
+
+async def _served(llm: Any, inputs: Sequence[list[int]], sampling: Any) -> list[Answer]:
+    """All requests at once."""
+
+    async def one(prompt: list[int]) -> Answer:
+        times, tokens = [time.perf_counter()], 0
+        async for answer in llm.generate_async(prompt, sampling, streaming=True):
             times.append(time.perf_counter())
-        return times
+            tokens = len(answer.outputs[0].token_ids)
+        return times, tokens
 
     return list(await asyncio.gather(*map(one, inputs)))
 
 
-def figures(served: Sequence[Sequence[float]], tokens: int) -> dict[str, float]:
-    """The latencies in the names of serving benchmarks, ms; `tokens`: of each response."""
-    done = [times for times in served if len(times) > 1]
-    whole = max(times[-1] for times in done) - min(times[0] for times in done) if done else 0.0
+def figures(served: Sequence[Answer]) -> dict[str, float]:
+    """The latencies in the names of serving benchmarks, ms."""
+    done = [(times, tokens) for times, tokens in served if len(times) > 1]
+    whole = max(times[-1] for times, _ in done) - min(times[0] for times, _ in done) if done else 0.0
     values = {
-        "ttft": [times[1] - times[0] for times in done],
-        "tpot": [(times[-1] - times[1]) / (tokens - 1) for times in done],
-        "itl": [after - before for times in done for before, after in pairwise(times[1:])],
-        "e2el": [times[-1] - times[0] for times in done],
+        "ttft": [times[1] - times[0] for times, _ in done],
+        "tpot": [(times[-1] - times[1]) / (tokens - 1) for times, tokens in done if tokens > 1],
+        "itl": [after - before for times, _ in done for before, after in pairwise(times[1:])],
+        "e2el": [times[-1] - times[0] for times, _ in done],
     }
     found: dict[str, float] = {"num_prompts": len(served), "completed": len(done)}
     if whole:
-        found |= {"request_throughput": len(done) / whole, "output_throughput": len(done) * tokens / whole}
+        tokens = sum(count for _, count in done)
+        found |= {"request_throughput": len(done) / whole, "output_throughput": tokens / whole}
     for name, seconds in values.items():
         if ordered := sorted(1e3 * one for one in seconds):
             found |= {
@@ -82,39 +96,34 @@ def figures(served: Sequence[Sequence[float]], tokens: int) -> dict[str, float]:
     return found
 
 
-def _options(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    text = file.read_text(encoding="utf-8")
-    if file.suffix == ".json":
-        found = json.loads(text)
-    else:
-        import yaml  # type: ignore[import-untyped]  # tensorrt_llm needs it
-
-        found = yaml.safe_load(text)
-    if not isinstance(found, dict):
-        raise SystemExit(f"{file.name} holds no arguments by name")
-    return found
-
-
 def main(words: Sequence[str]) -> None:
     """Serve the requests, and write the report."""
     asked = arguments(words)
     try:
         from tensorrt_llm import LLM, SamplingParams  # type: ignore[import-not-found]
+        from tensorrt_llm.llmapi.llm_utils import (  # type: ignore[import-not-found]
+            update_llm_args_with_extra_options,
+        )
     except ImportError as error:
         raise SystemExit(f"{sys.executable} cannot import tensorrt_llm: {error}") from error
-    llm = LLM(model=asked.model, **_options(asked.options))
+    # as trtllm-bench and trtllm-serve read --extra_llm_api_options
+    llm = LLM(**update_llm_args_with_extra_options({"model": asked.model}, asked.options))
+    drawn = prompts(asked.seed, asked.warmup + asked.requests, asked.input_tokens)
+
+    async def run() -> list[Answer]:
+        brief, whole = (
+            SamplingParams(max_tokens=tokens, ignore_eos=True)
+            for tokens in (min(_WARM_TOKENS, asked.output_tokens), asked.output_tokens)
+        )
+        await _served(llm, drawn[: asked.warmup], brief)
+        return await _served(llm, drawn[asked.warmup :], whole)
+
     try:
-        sampling = SamplingParams(max_tokens=asked.output_tokens, ignore_eos=True)
-        drawn = prompts(asked.seed, asked.warmup + asked.requests, asked.input_tokens)
-        if asked.warmup:
-            asyncio.run(_served(llm, drawn[: asked.warmup], sampling))
-        served = asyncio.run(_served(llm, drawn[asked.warmup :], sampling))
+        served = asyncio.run(run())
     finally:
         llm.shutdown()
     if asked.report:
-        asked.report.write_text(json.dumps(figures(served, asked.output_tokens), indent=1), encoding="utf-8")
+        asked.report.write_text(json.dumps(figures(served), indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":  # workers that TensorRT-LLM spawns import this file

@@ -86,8 +86,8 @@ _ROWS = (
            program=_EMULATOR, reports=(("--report", "emulator.json"),)),
     Preset("trtllm-bench-throughput", program="trtllm-bench", subcommand="throughput", reports=(_JSON, _LOG), **_TRTLLM),
     Preset("trtllm-bench-latency", program="trtllm-bench", subcommand="latency", reports=(_JSON,), **_TRTLLM),
-    # a program of this package, see llmapi.py
-    Preset("trtllm-llmapi", program=LLMAPI.name, reports=(("--report", "report.json"),), script=LLMAPI, **_TRTLLM),
+    # a program of this package, see llmapi.py; it generates for some 140 iterations
+    Preset("trtllm-llmapi", program=LLMAPI.name, reports=(("--report", "report.json"),), script=LLMAPI, **{**_TRTLLM, "default_steps": "50-100"}),
     # with a client that loads it
     Preset("trtllm-serve", program="trtllm-serve", server=True, **_TRTLLM),
     # vllm-project/vllm docs/contributing/profiling.md; --profile of `vllm bench` calls start_profile

@@ -5,7 +5,7 @@ The core fills and reads `tracediff.model.Result`, where a companion's part is s
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,10 @@ from tracediff import model
 from tracediff.model.common import Check, Evidence, Figure, Note, Section, Step, Tool, Verdict
 
 # A benchmark's own figures.
+
+
+KpiVerdict: TypeAlias = Verdict | Literal["mixed"]
+"""That of a comparison; mixed: some figures are better and some are worse."""
 
 
 class KpiRow(msgspec.Struct, frozen=True):
@@ -40,6 +44,8 @@ class Kpi(Section, frozen=True):
     source_candidate: str
     rows: list[KpiRow]
     note: str = ""
+    verdict: KpiVerdict = "inconclusive"  # with one report on a side: a repeat may differ as much
+    named: tuple[str, ...] = ()  # metrics that say so, or those that users notice first where none moved
 
     def figure(self, measure: str) -> Figure | None:
         """`ttft`, `tpot.p99`, ...: the mean or a percentile; `throughput`: as the time per output token, or else per request."""
@@ -156,7 +162,7 @@ class TrtexecRun(msgspec.Struct, frozen=True):
     """One call of trtexec."""
 
     name: str
-    files: list[str]  # log | times | profile | layer info
+    files: list[str]  # log | build log | times | profile | layer info
     iterations: int | None = None  # measured, without those to warm up
     profiled_iterations: int | None = None
 
@@ -181,7 +187,9 @@ class TrtexecFigure(msgspec.Struct, frozen=True):
     of both sides; interval, p and level are of the mean, those of `throughput` of its reciprocal, ns per query.
     """
 
-    metric: Literal["gpu_compute", "latency", "throughput", "end_to_end", "enqueue", "h2d", "d2h", "layers"]
+    metric: Literal[
+        "gpu_compute", "latency", "throughput", "end_to_end", "enqueue", "h2d", "d2h", "layers", "build"
+    ]
     baseline: dict[str, float]
     candidate: dict[str, float]
     delta: dict[str, float]

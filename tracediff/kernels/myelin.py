@@ -145,7 +145,7 @@ def _layer(piece: str) -> str:
     if match := _UNNAMED.match(piece):
         return f"unnamed {match[1] or 'layer'}"
     # {ForeignNode[first...last]} is a whole Myelin region.
-    return piece.strip("{}")
+    return piece.strip("{}").removeprefix("$$myelin$$")
 
 
 def _split_fused(text: str) -> list[str]:

@@ -18,8 +18,10 @@ from tracediff.companions.bench.compare import (
     profiling_cost,
     show_kpi,
     with_bundle_kpi,
+    with_kpi,
 )
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
+from tracediff.companions.bench.render import first
 from tracediff.companions.model import Kpi, KpiRow
 from tracediff.comparison.gates import judge, parse_gate
 from tracediff.formats.bundle import Bundle, BundleRun
@@ -59,6 +61,11 @@ def test_the_worked_example() -> None:
         source_baseline="r.json",
         source_candidate="c.json",
         rows=[KpiRow("tpot_mean_ms", "ms", "lower", 12.0, 13.25, 1.25, 0.8)],
+        named=("tpot_mean_ms",),
+    )
+    assert first(kpi) == (
+        "Unclear: TPOT 12 -> 13.25 ms (10.4 % worse). How much repeats differ is not known: give two reports per side."
+        " The step time explains 80 % of the change of TPOT."
     )
 
 
@@ -300,6 +307,61 @@ def test_with_repeats_a_figure_has_an_interval_and_a_level() -> None:
     assert row.level == "within_noise"
     (row,) = sides(ttft_mean_ms=([10.0, 11.0, 12.0, 11.0], [20.0, 21.0, 22.0, 21.0])).rows
     assert row.level == "confirmed"
+
+
+def test_a_verdict_on_what_users_notice_names_each_figure_once() -> None:
+    """TTFT 11 -> 21 ms, its p99 30 +- 10 -> 40 +- 10; TPOT and ITL tell the same, output and request throughput too."""
+    kpi = sides(
+        ttft_mean_ms=([10.0, 12.0], [20.0, 22.0]), ttft_p99_ms=([30.0, 50.0], [40.0, 60.0]),
+        tpot_mean_ms=([10.0, 10.1], [12.0, 12.1]), tpot_p99_ms=([20.0, 20.2], [30.0, 30.2]), itl_mean_ms=([10.0, 10.1], [12.0, 12.1]),
+        output_throughput_tok_s=([1000.0, 1002.0], [800.0, 802.0]), request_throughput_req_s=([10.0, 10.1], [8.0, 8.1]),
+    )  # fmt: skip
+    assert kpi.verdict == "likely_regressed"
+    assert first(kpi) == (
+        "Likely slower: TTFT 11 -> 21 ms (90.9 % worse); TPOT 10.05 -> 12.05 ms (19.9 % worse), p99 20.1 -> 30.1 ms (49.8 % worse);"
+        " output throughput 1001 -> 801 tok/s (20.0 % worse)."
+    )
+
+
+def test_figures_that_moved_both_ways_are_mixed() -> None:
+    kpi = sides(
+        ttft_mean_ms=([10.0, 10.2, 10.1, 10.1], [8.0, 8.2, 8.1, 8.1]),
+        itl_p99_ms=([10.0, 10.2, 10.1, 10.1], [20.0, 20.2, 20.1, 20.1]),
+    )
+    assert kpi.verdict == "mixed"
+    assert first(kpi) == "Mixed: TTFT 10.1 -> 8.1 ms (19.8 % better); ITL p99 10.1 -> 20.1 ms (99.0 % worse)."
+    better = sides(ttft_mean_ms=([10.0, 10.2, 10.1, 10.1], [8.0, 8.2, 8.1, 8.1]))
+    assert (better.verdict, first(better)) == ("improved", "Faster: TTFT 10.1 -> 8.1 ms (19.8 % better).")
+
+
+def test_figures_that_did_not_move() -> None:
+    same = sides(ttft_mean_ms=([100.0, 101.0], [100.1, 101.1]), e2e_mean_ms=([10.0, 12.0], [100.0, 102.0]))
+    assert same.verdict == "no_change"
+    assert first(same) == "Same: TTFT 100.5 -> 100.6 ms (+0.1 %, within noise)."
+    noisy = sides(ttft_mean_ms=([10.0, 12.0], [11.0, 13.0]))
+    assert (noisy.verdict, first(noisy)) == (
+        "inconclusive",
+        "Unclear: TTFT 11 -> 12 ms (+9.1 %, within noise).",
+    )
+
+
+def test_an_iteration_log_alone_is_judged_by_its_steps() -> None:
+    kpi = compare_kpi(
+        [report(host_step_time_generation_mean_ms=1.0)], [report(host_step_time_generation_mean_ms=1.5)],
+        {"generation": (1.0 * MS, 1.6 * MS)},
+    )  # fmt: skip
+    assert first(kpi) == (
+        "Unclear: host step time generation 1 -> 1.5 ms (50.0 % worse). How much repeats differ is not known: give two reports per side."
+        " The step time of the trace changed by more than host step time generation."
+    )
+    assert first(compare_kpi([], [], {})) == ""
+
+
+def test_what_is_odd_in_a_report_is_a_warning(compared) -> None:
+    reports = [read(FIXTURES / "profile_export_aiperf.json")]
+    result = with_kpi(compared("graph_a1", "graph_a2"), reports, reports)
+    assert [note.slug for note in result.warnings].count("kpi-failed-requests") == 2
+    assert result.kpi is not None and result.kpi.verdict == "no_change"
 
 
 def test_one_report_a_side_has_none() -> None:

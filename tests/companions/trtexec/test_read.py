@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from fixtures.builders import trtexec as made
 from tracediff.companions.trtexec import read as trtexec
 from tracediff.companions.trtexec.compare import compare_trtexec
 from tracediff.companions.trtexec.read import (
+    LayerInfo,
     kind_of,
     precision,
     read,
@@ -202,13 +204,47 @@ def test_the_profiler_within_the_measurement_is_seen(tmp_path):
 def test_logs_that_say_too_little_or_too_much(tmp_path):
     built = made.log(None)
     assert read_log(put(tmp_path, built)) is None
-    assert "built, not run" in refused("trtexec-no-summary", read, str(put(tmp_path, built)))
+    assert "the log is cut short" in refused("trtexec-no-summary", read, str(put(tmp_path, built)))
     good = made.log(made.SUMMARY["fp32"], throughput=1.0)
     refused("trtexec-log-twice", read_log, put(tmp_path, good + good))
     refused("trtexec-failed", read_log, put(tmp_path, good.replace("PASSED", "FAILED")))
     for wrong in ("nan", "-1", "inf", "x" * 500):
         text = good.replace("mean = 0.88 ms", f"mean = {wrong} ms")
         assert text != good and len(refused("trtexec-bad-number", read_log, put(tmp_path, text))) < 300
+
+
+BUILDS = Path(__file__).parents[3] / "fixtures" / "trtexec" / "builds"
+
+
+def test_the_log_of_a_build_has_its_time_and_the_tactics_chosen():
+    """The time that trtexec prints, not the builder's own within it; a tactic's name is that of the lines on tuning."""
+    log = read_log(BUILDS / "before.txt")
+    assert log is not None and log.build == pytest.approx(10.7e9) and not log.figures
+    assert log.options["Timing cache"] == "local"
+    assert log.built == [
+        LayerInfo(
+            "/conv1/Conv + /relu1/Relu", "CaskConvolution", precision="FP16", output_precision="FP16",
+            tactic="sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x32 0x1f6c40e3e09ec730",
+        ),
+        LayerInfo("{ForeignNode[/norm/ReduceMean.../fc/MatMul]}", "Myelin", precision="FP16", output_precision="FP16"),
+    ]  # fmt: skip
+    (run,) = read(str(BUILDS / "before.txt")).runs
+    assert run.files == ("build log",) and run.layers == tuple(log.built)
+
+
+def test_the_log_of_a_build_lies_beside_that_of_a_run(tmp_path):
+    put(tmp_path, (BUILDS / "before.txt").read_text(), "a_build.txt")
+    put(tmp_path, made.log(made.SUMMARY["fp32"], throughput=1.0), "log.txt")
+    (run,) = read(str(tmp_path)).runs
+    assert run.files == ("log", "build log") and run.log is not None
+    assert run.log.build == pytest.approx(10.7e9) and run.log.throughput == 1.0
+
+
+def test_older_releases_print_the_time_of_the_builder_alone(tmp_path):
+    text = "&&&& RUNNING TensorRT.trtexec [TensorRT v8601]\n[05/21/2026-10:00:00] [V] [TRT] Engine generation completed in 584.689 seconds.\n"
+    log = read_log(put(tmp_path, text))
+    assert log is not None and log.build == pytest.approx(584.689e9)
+    refused("trtexec-bad-number", read_log, put(tmp_path, text.replace("584.689", "inf")))
 
 
 @pytest.mark.parametrize("name", ["times.json", "profile.json", "layers.json"])

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from tracediff.companions.bench.read import KpiReport, Metric, read
-from tracediff.companions.model import Kpi, KpiRow
-from tracediff.companions.verdict import PERMUTE
+from tracediff.companions.model import Kpi, KpiRow, KpiVerdict
+from tracediff.companions.verdict import PERMUTE, SAME
 from tracediff.errors import TracediffError
 from tracediff.model import Evidence, Note
 from tracediff.model.show import ShowFigure, ShowKpi
@@ -66,12 +66,57 @@ def compare_kpi(
                 _explained(name, before.value, after.value, per_step),
             )
         )  # fmt: skip
+    rows = _judged(rows, baseline, candidate)
+    verdict, named = _verdict(rows)
     return Kpi(
         source_baseline=_sources(baseline),
         source_candidate=_sources(candidate),
-        rows=_judged(rows, baseline, candidate),
+        rows=rows,
         note=_note(baseline, candidate, sides),
+        verdict=verdict,
+        named=tuple(row.metric for row in named),
     )
+
+
+# What users notice: the first figure of a line tells as much as the others of it.
+_NOTICED = (
+    (("ttft_mean_ms", "ttft_p99_ms"),),
+    (("tpot_mean_ms", "tpot_p99_ms"), ("itl_mean_ms", "itl_p99_ms")),
+    (("output_throughput_tok_s",), ("request_throughput_req_s",)),
+)
+
+
+def _verdict(rows: Sequence[KpiRow]) -> tuple[KpiVerdict, list[KpiRow]]:
+    """The verdict on what users notice, and the rows that it is of; where a report has nothing of it, on what is one step long."""
+    known = {row.metric: row for row in rows}
+    lines = [
+        [some for names in line if (some := [known[name] for name in names if name in known])]
+        for line in _NOTICED
+    ]
+    if not any(lines):
+        lines = [[sorted(rows, key=lambda row: row.explained is None)[:1]]]
+    named = [row for line in lines for row in next(filter(None, map(_moved, line)), [])]
+    if not named:
+        first = [line[0][0] for line in lines if line and line[0]]
+        same = all(abs(row.delta) <= SAME * max(row.baseline, row.candidate) for row in first)
+        return ("no_change" if first and same else "inconclusive"), first
+    if any(row.level is None for row in named):
+        return "inconclusive", named
+    worse = {(row.delta > 0) == (row.better == "lower") for row in named}
+    if len(worse) > 1:
+        return "mixed", named
+    sure = any(row.level == "confirmed" for row in named)
+    if worse == {True}:
+        return ("regressed" if sure else "likely_regressed"), named
+    return ("improved" if sure else "likely_improved"), named
+
+
+def _moved(rows: Sequence[KpiRow]) -> list[KpiRow]:
+    return [
+        row
+        for row in rows
+        if row.level != "within_noise" and abs(row.delta) > NO_CHANGE * max(row.baseline, row.candidate)
+    ]
 
 
 def _judged(
@@ -97,6 +142,13 @@ def _judged(
         level = sure if own <= ALPHA else "within_noise"
         judged.append(msgspec.structs.replace(row, ci_low=low, ci_high=high, level=level))
     return judged
+
+
+def with_kpi(result: Result, baseline: Sequence[KpiReport], candidate: Sequence[KpiReport]) -> Result:
+    """The result with the figures of both sides' reports, and what was odd in the reports among its warnings."""
+    odd = [note for report in (*baseline, *candidate) for note in report.warnings]
+    kpi = compare_kpi(baseline, candidate, step_times(result))
+    return msgspec.structs.replace(result, kpi=kpi, warnings=[*result.warnings, *odd])
 
 
 def step_times(result: Result) -> dict[str, tuple[float, float]]:
@@ -225,14 +277,14 @@ def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] 
     if added is not None:
         result = msgspec.structs.replace(result, warnings=[*result.warnings, added])
     baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
-    kpi = None
     if baseline and candidate:
-        kpi = compare_kpi(baseline, candidate, step_times(result))
+        result = with_kpi(result, baseline, candidate)
     note = _cost_note(bundle, warn)
     if note:
-        kpi = kpi or Kpi(source_baseline="", source_candidate="", rows=[])
+        kpi = result.kpi or Kpi(source_baseline="", source_candidate="", rows=[])
         kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
-    return result if kpi is None else msgspec.structs.replace(result, kpi=kpi)
+        result = msgspec.structs.replace(result, kpi=kpi)
+    return result
 
 
 def _adaptive_note(bundle: Bundle) -> Note | None:

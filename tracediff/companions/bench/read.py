@@ -273,8 +273,14 @@ def _blocks(found: Mapping[str, Any], source: str) -> KpiReport | None:
         latency = "_" not in name
         for statistic, label in {"mean": "avg", **{one: one for one in _PERCENTILES if latency}}.items():
             value = number(block.get(label))
-            put(metrics, f"{name}_{statistic}_ms" if latency else name, None if value is None else value * scale)
-    done, failed = (number(section(found.get(f"{one}request_count")).get("avg")) or 0 for one in ("", "error_"))
+            put(
+                metrics,
+                f"{name}_{statistic}_ms" if latency else name,
+                None if value is None else value * scale,
+            )
+    done, failed = (
+        number(section(found.get(f"{one}request_count")).get("avg")) or 0 for one in ("", "error_")
+    )
     notes = (
         (strange, Note("kpi-unknown-unit", f"{source}: left out, its unit is not known: {', '.join(strange)}")),
         (failed, Note("kpi-failed-requests",

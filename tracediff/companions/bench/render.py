@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tracediff.companions.model import Kpi, KpiRow
 from tracediff.companions.render import table
-from tracediff.report import units, values
+from tracediff.report import units, values, words
 from tracediff.report.blocks import Block, Cell, Line, Section
 from tracediff.report.grammar import say
 
 
 def section(kpi: Kpi) -> Section:
-    """What changed first, then every figure with the share that the step's change explains; those that it explains come first."""
+    """What changed first, then every figure with the share that the step's change explains; those that the sentence names come first."""
     found: list[Block] = [Line([text]) for text in [first(kpi)] if text]
     found.append(
         Line([say("lead_benchmarks", baseline=kpi.source_baseline, candidate=kpi.source_candidate)], "lead")
@@ -23,33 +25,65 @@ def section(kpi: Kpi) -> Section:
 
 
 def first(kpi: Kpi) -> str:
-    """The first figure in a sentence: what changed, by how much, why; empty where there is none."""
-    if not kpi.rows:
+    """What users notice in a sentence: what changed, by how much, whether it would repeat; then what of it the step explains. Empty without figures."""
+    known = {row.metric: row for row in kpi.rows}
+    named = [known[name] for name in kpi.named if name in known] or _ordered(kpi)[:1]
+    if not named:
         return ""
-    row = _ordered(kpi)[0]
-    slots = {
-        "figure": _name(row),
-        "before": _figure(row.baseline),
-        "after": _figure(row.candidate),
-        "change": _change(row),
-    }
-    if row.explained is None:
-        return say("benchmark", **slots)
-    if row.explained > _BEYOND:
-        return say("benchmark_beyond", **slots)
-    return say("benchmark_explained", share=units.share(row.explained), **slots)
+    word = "Mixed" if kpi.verdict == "mixed" else words.VERDICTS[kpi.verdict].word
+    said, before = list[str](), None
+    for row in named:
+        title, tail = _title(row)
+        slots = {
+            "before": _figure(row.baseline),
+            "after": _figure(row.candidate),
+            "unit": row.unit,
+            "change": _change(row),
+        }
+        figure = say("benchmark_figure", figure=f"{title}{tail}", **slots)
+        if title == before:  # named once
+            said[-1] += say("benchmark_tail", tail=say("benchmark_figure", figure=tail.strip(), **slots))
+        else:
+            said.append(figure)
+        before = title
+    lone = any(row.level is None and row.delta for row in named)
+    text = say("benchmark_lone" if lone else "benchmark", verdict=word, figures="; ".join(said))
+    return " ".join([text, *_explained(named)])
 
 
+def _explained(named: Sequence[KpiRow]) -> list[str]:
+    row = next((row for row in named if row.explained is not None), None)
+    if row is None or row.explained is None:
+        return []
+    pattern = "benchmark_beyond" if row.explained > _BEYOND else "benchmark_explained"
+    if row.explained < 0:
+        pattern = "benchmark_against"
+    return [say(pattern, share=units.share(row.explained), figure="".join(_title(row)))]
+
+
+_TITLES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "output_throughput": "output throughput", "request_throughput": "request throughput",
+           "host_step_time": "host step time", "device_step_time": "device step time"}  # fmt: skip
 _BEYOND = 1.15  # of the figure's change: the step changed by more
+
+
+def _title(row: KpiRow) -> tuple[str, str]:
+    """`TTFT` and ` p99`: what a figure is of, and which statistic where it is no mean."""
+    found = next((name for name in _TITLES if row.metric.startswith(f"{name}_")), None)
+    if found is None:
+        return row.metric, ""
+    tail = row.metric.removeprefix(f"{found}_").removesuffix(row.unit.replace("/", "_")).strip("_")
+    tail = tail.removesuffix("mean").strip("_")
+    return _TITLES[found], f" {tail.replace('_', ' ')}" if tail else ""
 
 
 def gist(kpi: Kpi) -> str:
     """The first sentence in a line of a comment."""
-    return f"Benchmark: {first(kpi) or kpi.note}"
+    text = first(kpi)
+    return f"Benchmark {text[:1].lower()}{text[1:]}" if text else f"Benchmark: {kpi.note}"
 
 
 def _ordered(kpi: Kpi) -> list[KpiRow]:
-    return sorted(kpi.rows, key=lambda row: row.explained is None)
+    return sorted(kpi.rows, key=lambda row: (row.metric not in kpi.named, row.explained is None))
 
 
 def _name(row: KpiRow) -> str:
@@ -57,14 +91,15 @@ def _name(row: KpiRow) -> str:
 
 
 def _change(row: KpiRow) -> str:
-    """`+9.2 % worse`; `+9.2 %` of a figure that did not move; `+9.2 %, within noise` where reports of one side differ as much."""
+    """`9.2 % worse`; `0.0 %` of a figure that did not move; `+9.2 %, within noise` where reports of one side differ as much."""
     percent = units.percent(row.delta, row.baseline)
     if not row.delta:
         return percent
     if row.level == "within_noise":
         return f"{percent}, within noise"
     better = (row.delta > 0) == (row.better == "higher")
-    return f"{percent} better" if better else f"{percent} worse"
+    size = percent.lstrip("+-")
+    return f"{size} better" if better else f"{size} worse"
 
 
 def _delta(row: KpiRow) -> str:

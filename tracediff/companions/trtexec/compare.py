@@ -19,9 +19,14 @@ from tracediff.model import Note, Verdict
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 NAMES = {
     "gpu_compute": "GPU compute time", "latency": "latency", "throughput": "throughput", "end_to_end": "end-to-end host latency", "enqueue": "enqueue time",
-    "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers",
+    "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers", "build": "time of the whole build",
 }  # fmt: skip
-_HEADLINES = ("gpu_compute", "latency", "layers")  # what the verdict is of: the first that both sides have
+_HEADLINES = (
+    "gpu_compute",
+    "latency",
+    "layers",
+    "build",
+)  # what the verdict is of: the first that both sides have
 _DIGIT, _SUMMED = (
     1.1e-5,
     1e-3,
@@ -155,7 +160,7 @@ def _of_host(metric: str, figures: dict[str, TrtexecFigure]) -> bool:
             one.get("median", 0.0) > _ENQUEUE_BOUND * other.get("median", math.inf)
             for one, other in ((enqueue.baseline, compute.baseline), (enqueue.candidate, compute.candidate))
         )
-    return metric in ("enqueue", "end_to_end")
+    return metric in ("enqueue", "end_to_end", "build")
 
 
 def _verdict(
@@ -170,7 +175,11 @@ def _verdict(
     best, verdict = next(one for one in figures if one.metric == metric), verdicts[metric]
     before, after, delta = best.baseline["mean"], best.candidate["mean"], best.delta["mean"]
     name = NAMES[metric][0].upper() + NAMES[metric][1:]
-    change = f"{name} {text.both(text.time(before), text.time(after))} per query{text.part(delta, before)}"
+    per = "" if metric == "build" else " per query"
+    change = f"{name} {text.both(text.time(before), text.time(after))}{per}{text.part(delta, before)}"
+    tactics = sum(any(one.what == "tactic" for one in row.changes) for row in rows)
+    if metric == "build" and tactics:
+        change = f"{change}, {tactics} of {len(rows)} layers with another tactic"
     floor = text.time(best.noise_ns or 0.0)
     if not any(value for one in figures for value in one.delta.values()) and not any(
         row.delta_ns for row in rows
@@ -294,6 +303,8 @@ def figures_of(run: Run) -> RunFigures:
         stated = {name: figures for name, figures in log.figures.items() if "mean" in figures}
         if log.throughput:
             stated["throughput"] = {"mean": log.throughput}
+        if log.build is not None:
+            stated["build"] = {"mean": log.build}
         values = stated | values
         source = dict.fromkeys(stated, "log") | source
     if times is not None and "throughput" not in values and (rate := throughput(times)) is not None:
