@@ -55,7 +55,9 @@ def compare_request(
     words = [os.fspath(one) for one in (request.baseline, request.candidate) if one is not None]
     reading = replace(request.reading(keep=keep), graph="all" if request.what_if else "")
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
-    found, notes = _found(files, words, adds) if bundle is None else ([], [])
+    # of a bundle, what trtexec left in the folders of the runs: its benchmark reports are in the manifest
+    known = adds if bundle is None else {*adds, "kpi", "latencies", "ncu"}
+    found, notes = _found(files, words if bundle is None else words[:1] * 2, known)
     files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.model import complete

@@ -168,6 +168,16 @@ else: print("==WARNING== No kernels were profiled.")
 """
 )
 
+# Writes what its flags ask for, of the engine that --loadEngine names.
+_TRTEXEC = f"""
+note("trtexec")
+flags = dict(word.partition("=")[::2] for word in args)
+made = pathlib.Path({str(PAIRS.with_name("trtexec"))!r}) / pathlib.Path(flags["--loadEngine"]).stem.split("-")[0]
+for flag, file in (("--exportTimes", "times.json"), ("--exportProfile", "profile.json"), ("--exportLayerInfo", "layers.json")):
+    if flag in flags: pathlib.Path(flags[flag]).write_bytes((made / file).read_bytes())
+print((made / "log.txt").read_text())
+"""
+
 # One rank after the other, as mpirun would start them.
 _MPIRUN = """
 note("mpirun")
@@ -186,7 +196,7 @@ _BODIES = {
     "nsys": _NSYS, "nvidia-smi": _SMI, "trtllm-bench": _BENCH, "trtllm-serve": _SERVE, "program": _PROGRAM,
     "ncu": _NCU, "vllm": _STACK, "sglang": _STACK,
     "mpirun": _MPIRUN, "srun": _SRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
-    "gptManagerBenchmark": 'note("gptManagerBenchmark")',
+    "trtexec": _TRTEXEC, "gptManagerBenchmark": 'note("gptManagerBenchmark")',
     "gptSessionBenchmark": 'note("gptSessionBenchmark")',
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tracediff
 from tests.capture.stand_ins import StandIns, manifest_of
 from tracediff.capture.launch import additions, left_out, nsys_flags, shown, with_flags, with_reports, wrap
 from tracediff.capture.machine import Features, Nsys, need_nsys
@@ -35,7 +36,7 @@ def flags(call: dict) -> list[str]:
     end = next(
         at
         for at, word in enumerate(words)
-        if word.startswith(("trtllm", "gpt", "program", "mpirun", "vllm", "sglang"))
+        if word.startswith(("trtllm", "gpt", "trtexec", "program", "mpirun", "vllm", "sglang"))
     )
     return words[:end]
 
@@ -66,6 +67,35 @@ def test_trtllm_bench(name: str, sub: str, files: list[str], stand_ins: StandIns
     assert "--report_json" in programs[2]["args"]
     assert [run["kpi"] for run in data["runs"]] == [files] * 4
     assert all((tmp_path / "b" / data["runs"][0]["folder"] / file).is_file() for file in files)
+
+
+def test_trtexec_leaves_its_figures_and_layers_beside_the_trace(stand_ins: StandIns, tmp_path: Path) -> None:
+    """The engine fp32 takes 0.81 ms of GPU time per query, fp16 0.61: fixtures/trtexec/README.md."""
+    sides = {"baseline": "fp32", "candidate": "fp16-candidate"}
+    plan = {
+        name: {"command": f"trtexec --loadEngine={engine}.engine --exportTimes=mine.json"}
+        for name, engine in sides.items()
+    }
+    plan["baseline"]["command"] = plan["baseline"]["command"].removesuffix(" --exportTimes=mine.json")
+    plan["candidate"]["command"] = plan["candidate"]["command"].replace("mine.json", "{run}/mine.json")
+    runner = Runner(plan_from({**plan, "preset": "trtexec", "repeats": 2, "min_free_gib": 0}, Path()), tmp_path / "b", need_nsys(), os.environ)  # fmt: skip
+    runner.run()
+    args = stand_ins.calls("trtexec")[0]["args"]
+    folder = tmp_path / "b" / "runs" / "001-baseline-1"
+    assert args[1:] == [
+        "--useSpinWait", "--separateProfileRun", "--profilingVerbosity=detailed", f"--exportTimes={folder}/times.json",
+        f"--exportProfile={folder}/profile.json", f"--exportLayerInfo={folder}/layers.json",
+    ]  # fmt: skip
+    assert [word for word in stand_ins.calls("trtexec")[1]["args"] if word.startswith("--exportTimes")] == [
+        f"--exportTimes={tmp_path}/b/runs/002-candidate-1/mine.json"  # what is given is left alone
+    ]
+    result = tracediff.compare(tmp_path / "b")
+    assert result.trtexec is not None and result.kpi is None
+    compute = result.trtexec.figures[0]
+    assert (compute.metric, compute.baseline["mean"], compute.candidate["mean"]) == (
+        "gpu_compute", pytest.approx(0.81e6), pytest.approx(0.61e6),
+    )  # fmt: skip
+    assert len(result.trtexec.baseline.runs) == 2 and result.trtexec.baseline.layers == 6
 
 
 def test_the_emulator_writes_its_step_times_in_every_run() -> None:

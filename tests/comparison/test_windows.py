@@ -52,6 +52,33 @@ def test_windows_are_in_order_of_their_numbers_and_have_one_rank(tmp_path):
     assert (run.ranks, side.notes) == ((0, 0, 0), ())
 
 
+def test_a_folder_of_windows_is_one_run_and_says_so(tmp_path):
+    """What nsys -o before/report --capture-range-end=repeat leaves: one run, not two repeats."""
+    for side, more in (("before", 0), ("after", 50)):
+        (tmp_path / side).mkdir()
+        window(100, 4, 100 + more).write(tmp_path / side / "report.1.sqlite")
+        window(300, 8, 250 + more).write(tmp_path / side / "report.2.sqlite")
+    result = compared(tmp_path)
+    assert (result.step.runs.baseline, result.step.runs.candidate) == (1, 1)
+    (run,) = result.inputs.baseline.runs
+    assert (run.steps, run.windows) == (12, 2)
+    said = [note.message for note in result.warnings if note.slug == "taken-as-windows"]
+    assert (
+        len(said) == 2
+        and "before: report.1.sqlite to report.2.sqlite were read as 2 capture windows" in said[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [("a.1", "b.2"), ("a.1", "a.3"), ("a.0", "a.1"), ("a-1", "a-2"), ("a.1", "a")], ids=" ".join
+)
+def test_names_that_nsys_gives_no_windows_are_repeats(names, tmp_path):
+    for name in names:
+        (tmp_path / f"{name}.sqlite").touch()
+    side = resolve(str(tmp_path))
+    assert [len(run.files) for run in side.runs] == [1, 1] and not side.notes
+
+
 def test_ranks_have_windows_too(tmp_path):
     (tmp_path / "run").mkdir()
     for rank in (0, 1):

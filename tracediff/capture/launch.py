@@ -64,7 +64,7 @@ def launch_of(plan: Plan, slot: Slot, nsys: Nsys, run: Path, base: Mapping[str, 
     profiler: list[str] = []
     if slot.kind == "profiled":
         added = {**additions(kind, plan.steps), **added}
-        command = with_flags(kind, command, plan.steps)
+        command = [filled(word) for word in with_flags(kind, command, plan.steps)]
         several = "," in added.get(kind.steps_variable or "", "")
         profiler = [str(nsys.path), *nsys_flags(
             kind, nsys.features, several=several, output=f"{folder}/report{rank_suffix(side.launcher, side.rank_variable)}",

@@ -44,7 +44,7 @@ class Preset:
     """Words that make a command a server where other commands of the preset are none."""
     ready_url: str = "http://localhost:8000/health"
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Word of a command -> flags that its profiled runs get; {first} and {count} are of the step range."""
+    """Word of a command -> flags that its profiled runs get; {first} and {count} are of the step range, {run} is the run's folder."""
     start: str | None = None
     """JSON that is posted to the server's /start_profile before its client runs, with the same two; '' is no body."""
     script: Path | None = None
@@ -100,6 +100,10 @@ _ROWS = (
     # the ranges of the scheduler by python/sglang/srt/environ.py
     Preset("sglang", default_steps="50-150", env={"SGLANG_ENABLE_NVTX_SCHEDULER": "1"},
            serving=("serve", "sglang.launch_server"), ready_url="http://localhost:30000/health", start=_SGLANG_WINDOW),
+    # samples/common/sampleInference.cpp and sampleOptions.cpp of NVIDIA/TensorRT: it calls cudaProfilerStart around what it measures
+    Preset("trtexec", fork=False, flags={"trtexec": (
+        "--useSpinWait", "--separateProfileRun", "--profilingVerbosity=detailed", "--exportTimes={run}/times.json",
+        "--exportProfile={run}/profile.json", "--exportLayerInfo={run}/layers.json")}),
     # a script that uses transformers, from beginning to end
     Preset("hf", capture_range=False, fork=False, functions=True),
     # C++ benchmarks: of the batch manager (populateIterationIndexes of cudaProfilerUtils: numbers and ranges), and of the session

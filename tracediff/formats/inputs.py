@@ -143,7 +143,13 @@ def _side_of(label: str, path: Path, entries: Sequence[Path]) -> SideFiles:
     if not runs:
         raise _without_exports(path, entries)
     return SideFiles(
-        label, tuple(runs), notes=(*_taken_as_ranks(path, runs), *_not_taken(path, runs, entries))
+        label,
+        tuple(runs),
+        notes=(
+            *_taken_as_ranks(path, runs),
+            *_taken_as_windows(path, runs),
+            *_not_taken(path, runs, entries),
+        ),
     )
 
 
@@ -184,8 +190,21 @@ def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
         return [one_run(folder.resolve().name, files)]
     return [
         one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
-        for name, paths in sorted(groups.items())
+        for name, paths in sorted(_windows_joined(groups).items())
     ]
+
+
+def _windows_joined(groups: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
+    """The files by run: those whose names differ in nsys's number of a window alone, from 1 on, are of one."""
+    alike: dict[str, dict[int, str]] = {}
+    for name in groups:
+        if found := _WINDOW.search(stem(Path(name))):
+            alike.setdefault(_WINDOW.sub("", stem(Path(name))), {})[int(found[1])] = name
+    runs = dict(groups)
+    for base, names in alike.items():
+        if len(names) > 1 and sorted(names) == list(range(1, len(names) + 1)):
+            runs[base] = [path for name in names.values() for path in runs.pop(name)]
+    return runs
 
 
 def _without_copies(files: Sequence[Path]) -> list[Path]:
@@ -345,6 +364,23 @@ def _taken_as_ranks(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
         taken, give = "ranks of one run", f"folder `{found[0][0]}` itself"
     text = f"whose names tell no rank<N> apart, were taken as {taken}; if they are repeats, give the {give}"
     return [Note("taken-as-ranks", f"{_named(folder).name}: {', '.join(listed)}, {text}")]
+
+
+def _taken_as_windows(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
+    """Say which files of a folder of files were read as windows of one run: repeats may be named so too."""
+    found = [
+        run
+        for run in runs
+        if run.ranks and len(run.files) > len(set(run.ranks)) and run.files[0].parent == folder
+    ]
+    return [
+        Note(
+            "taken-as-windows",
+            f"{_named(folder).name}: {run.files[0].name} to {run.files[-1].name} were read as {len(run.files) // len(set(run.ranks or ()))}"
+            " capture windows of one run, as nsys numbers them; if they are repeats, give each a folder or another name",
+        )
+        for run in found[:_NAMED]
+    ]
 
 
 def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) -> list[Note]:

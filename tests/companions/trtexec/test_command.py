@@ -114,7 +114,7 @@ def test_folders_with_commas_and_logs_cut_short(run, tmp_path):
     error = expect_error(
         run("compare", f"{made_by}/fp32,{made_by}/fp16/log.txt", f"{made_by}/fp16"), "trtexec-no-file"
     )
-    assert "folders cannot be listed with commas" in error
+    assert "what is listed with it is none" in error
     (tmp_path / "cut.txt").write_bytes((made_by / "fp16/log.txt").read_bytes()[:900])
     assert "the log is cut short" in expect_error(run("compare", "cut.txt", "cut.txt"), "trtexec-no-summary")
     code, _, err = run("compare", f"main={made_by}/fp32", f"pr={made_by}/fp16", "--json", "a.json")
@@ -132,7 +132,7 @@ def test_two_builds_are_compared_by_their_time_and_tactics(run, tmp_path):
     assert code == 0, err
     found = json.loads((tmp_path / "r.json").read_text())["trtexec"]
     assert found["verdict_reason"].startswith(
-        "Time of the whole build 10.70 -> 21.40 s (+100.0 %), 1 of 2 layers with another tactic, within run-to-run noise"
+        "Time of the whole build 10.7 -> 21.4 s (+100.0 %), 1 of 2 layers with another tactic, within run-to-run noise"
     )
     changed = [row for row in found["rows"] if row["changes"]]
     assert [row["changes"][0]["what"] for row in changed] == ["tactic"]

@@ -161,6 +161,8 @@ def read(word: str) -> Side:
     if not paths:
         raise _error("trtexec-no-file", "no file was named")
     name = paths[0].name + (f" + {len(paths) - 1}" if len(paths) > 1 else "")
+    if all(one.is_dir() for one in paths):
+        return Side(label or name, tuple(run for one in paths for run in _of_folder(one)))
     return Side(label or name, (_run(name, {one: _known(one) for one in paths}),))
 
 
@@ -170,8 +172,8 @@ def _error(slug: str, what: str, fix: str = "") -> TracediffError:
 
 def _known(path: Path) -> str:
     if path.is_dir():
-        what = f"{path}: a folder, and folders cannot be listed with commas"
-        fix = "name a folder alone (a folder of folders is a side of several runs), or files with commas"
+        what = f"{path}: a folder, and what is listed with it is none"
+        fix = "a folder for each run, or the files of one run, with commas"
         raise _error("trtexec-no-file", what, fix)
     if not path.is_file():
         raise _error("trtexec-no-file", f"{path}: there is no such file or folder")
