@@ -13,7 +13,7 @@ BUNDLE          alone: what `tracediff capture` left, both sides of it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob
 from itertools import islice
