@@ -142,7 +142,7 @@ def test_a_step_like_no_other_is_not_ranked(tmp_path) -> None:
     assert [one.number for one in report.chosen] == [8]
     (note,) = (one for one in report.warnings if one.slug == "steps-not-ranked")
     assert note.message == (
-        "1 step of phases with fewer than 5 regular steps is not ranked; the longest is step 6 of a, context, 5.107 ms"
+        "steps of phases with fewer than 4 regular ones are not ranked, 1 in all; the longest is step 6 of a, context, 5.107 ms"
     )
 
 

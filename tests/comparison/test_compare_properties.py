@@ -165,7 +165,7 @@ def test_gap_rows_sum_to_the_idle_time(pair, compared):
             name: ns for name, ns in getattr(result.accounting, side).items() if name not in BUSY and ns
         }
         if result.gaps_left_out:
-            assert len(result.gaps) == tables.MAX_GAP_ROWS
+            assert len(result.gaps) == tables.ROWS
             assert all(books.get(name, 0.0) <= ns * (1 + 1e-9) for name, ns in wanted.items())
         else:
             assert books == pytest.approx(wanted, rel=1e-9)
@@ -174,7 +174,7 @@ def test_gap_rows_sum_to_the_idle_time(pair, compared):
 def test_gap_rows_that_are_left_out_are_counted(side_of, monkeypatch):
     sides = side_of("graph_a1"), side_of("graph_sleep")
     whole = compare(*sides)
-    monkeypatch.setattr(tables, "MAX_GAP_ROWS", 10)
+    monkeypatch.setattr(tables, "ROWS", 10)
     result = compare(*sides)
     assert (whole.gaps_left_out, result.gaps_left_out) == (0, len(whole.gaps) - 10)
     assert result.gaps == whole.gaps[:10]

@@ -95,7 +95,7 @@ def test_the_tree_of_rare_steps_is_of_the_mean_step():
 
 def test_a_kernel_of_many_shapes_is_one_part(monkeypatch):
     """Three shapes of 10, 20 and 30 us, each 1 us longer, where two are many."""
-    monkeypatch.setattr(tree_of, "MOST", 2)
+    monkeypatch.setattr(tree_of, "PARTS", 2)
     one = [[step(cells=[0.0, 10_000.0, 20_000.0, 30_000.0]) for _ in range(12)]]
     other = [[step(cells=[0.0, 11_000.0, 21_000.0, 31_000.0]) for _ in range(12)]]
     found = measured(one, other, idle=1, kernels=3)
@@ -156,7 +156,7 @@ def test_a_tree_stays_small_whatever_the_number_of_kernels(tmp_path):
 
 
 def test_steps_share_columns_and_the_longest_stays(tmp_path, monkeypatch):
-    monkeypatch.setattr(step_strip, "COLUMNS", 4)
+    monkeypatch.setattr(step_strip, "ROWS", 4)
     one = reduced(serving(steps=9, jitter_us=5, seed=1), tmp_path)
     side = Side("one", [Run("run", [one])])
     strip = compare(side, side).step_strip

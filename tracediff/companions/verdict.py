@@ -12,7 +12,7 @@ from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.stats.moderated import PRIOR, Moderated, moderated
 from tracediff.stats.noise import dealt_t, permutation_p, splits
 from tracediff.stats.student import Floats
-from tracediff.stats.tests import ODD, ODD_PART, WANTED, benjamini_hochberg, detectable, robust, runs_for
+from tracediff.stats.tests import ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
 ALPHA = 0.05
 PERMUTE = 4  # runs a side from which on dealing them out anew can show a change; of fewer everything is likely at best
@@ -146,6 +146,6 @@ def odd(values: Sequence[float]) -> list[int]:
     """Runs that lie apart from the others of their side, by number: one of five at most, else nobody can say which are odd."""
     runs = np.asarray(values, np.float64)
     middle = float(np.median(runs))
-    spread = max(robust(runs - middle), 0.005 * middle)
-    far = np.flatnonzero(np.abs(runs - middle) > max(ODD * spread, ODD_PART * middle)).tolist()
+    limit = max(ODD * robust(runs - middle), 3 * SAME * middle)
+    far = np.flatnonzero(np.abs(runs - middle) > limit).tolist()
     return far if len(far) <= len(runs) // 5 else []

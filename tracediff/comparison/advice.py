@@ -16,24 +16,19 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.accounting.reduction import EventGraph, Reduction
+from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.comparison.what_if import phases
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
+from tracediff.model.causes import OWN, SURELY
 from tracediff.model.host import RangeRow
 from tracediff.model.kernels import LaunchSide
 from tracediff.model.result import WhatIfPhase
 from tracediff.model.show import Advice, ShowKernel
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.whatif.graph import CAUSE, RUN
 from tracediff.whatif.replay import Edit, Fuse, Graph, following, project
 
-_IDLE = 0.2  # of the step
-_SMALL_NS = 10_000  # of a kernel that is worth fusing
-_CHAIN = 8  # kernels that one may replace
-_CHAINS = 3  # that are replayed
-_GAIN = 0.01  # of the step
-_SHARE = 0.02  # of the step, of one kernel
-_WAITS, _WAITED = 0.25, 0.05  # for the GIL: of a range; of the step
 _LIGHT = frozenset(
     ("norm", "activation", "elementwise", "quantisation", "softmax", "rope", "reduction", "copy", "memset")
 )  # whose time is that of their bytes
@@ -67,7 +62,7 @@ def _replayed(parts: Sequence[Reduction], edit: Edit) -> WhatIfPhase:
 
 
 def _graphs(parts: Sequence[Reduction], launch: LaunchSide, idle: float) -> Iterator[Advice]:
-    if idle < _IDLE or launch.graph_coverage > 1 - MOSTLY:
+    if launch.graph_coverage > 1 - MOSTLY:
         return
     found = _replayed(parts, Graph())
     if found.high_ns < found.before_ns:
@@ -91,9 +86,9 @@ def _fused(parts: Sequence[Reduction]) -> Iterator[Advice]:
             time[names] += ns
             place.setdefault(names, where)
     steps = sum(len(part.events.period) for part in parts if part.events is not None)
-    for names, count in chains.most_common(_CHAINS):
+    for names, count in chains.most_common(FIRST):
         found = _replayed(parts, Fuse(names))
-        if found.before_ns - found.after_ns >= _GAIN * found.before_ns:
+        if found.before_ns - found.after_ns >= SURELY * found.before_ns:
             fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=count / (len(names) - 1) / steps, ns=time[names] / steps)  # fmt: skip
             yield _with(found, fused)
 
@@ -110,7 +105,7 @@ def _small(
     )
     small = np.zeros(len(graph.key) + 1, np.bool_)
     small[graph.op[edges]] = (
-        light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"]) & (graph.lag[edges] <= _SMALL_NS)
+        light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"])
     )  # fmt: skip
     begun = graph.time[graph.source[run]]
     step = np.argsort(graph.start)
@@ -133,7 +128,7 @@ def _small(
             linked[op], inner[then] = then, True
     for op in np.flatnonzero(small & ~inner).tolist():
         chain = [op]
-        while linked[chain[-1]] >= 0 and len(chain) < _CHAIN:
+        while linked[chain[-1]] >= 0 and len(chain) < PARTS:
             chain.append(int(linked[chain[-1]]))
         if len(chain) > 1:
             called = tuple(names[graph.key[one]] for one in chain)
@@ -148,7 +143,7 @@ def _long(kernels: Sequence[ShowKernel]) -> Iterator[Advice]:
     gemm = next((row.baseline for row in kernels if row.category == "gemm" and row.baseline), None)
     for row in kernels:
         mine = row.baseline
-        light = row.category in _LIGHT and row.accounting == "compute" and row.share >= _SHARE
+        light = row.category in _LIGHT and row.accounting == "compute" and row.share >= SURELY
         if light and gemm and mine and mine.mean_ns >= gemm.mean_ns:
             yield Advice(
                 kind="long_kernel", kernels=[mine.names[0], gemm.names[0]], category=row.category, share=row.share,
@@ -160,9 +155,7 @@ def _long(kernels: Sequence[ShowKernel]) -> Iterator[Advice]:
 def _waits(ranges: Sequence[RangeRow], step_ns: float) -> Iterator[Advice]:
     """The innermost of the ranges that hold most of the waits."""
     known = [(row, row.baseline, row.baseline.gil_wait_ns or 0.0) for row in ranges if row.baseline]
-    long = [
-        one for one in known if one[2] >= max(_WAITED * step_ns, _WAITS * one[1].ns_per_step) and one[2] > 0
-    ]
+    long = [one for one in known if one[2] >= max(OWN * step_ns, LITTLE * one[1].ns_per_step) and one[2] > 0]
     for row, side, waits in sorted(long, key=lambda one: (-one[2], one[1].ns_per_step))[:1]:
         yield Advice(
             kind="range_waits", range=row.range, thread=row.thread, count_per_step=side.count_per_step,

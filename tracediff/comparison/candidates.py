@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import RARE_TIMES, IdleKey, Measured
+from tracediff.comparison.cells import IdleKey, Measured
 from tracediff.comparison.evidence import Idle
 from tracediff.comparison.places import SURE, Judged, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
 from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
-from tracediff.model.causes import CAUSES
+from tracediff.model.causes import CAUSES, SURELY
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
@@ -206,7 +206,7 @@ class Describe:
         if one.part != "mean":
             return one.part == "tail"
         typical = one.phase.typical.estimate.delta[list(one.place.cells)]
-        return abs(one.delta) > RARE_TIMES * abs(float(typical.sum()))
+        return MOSTLY * abs(one.delta) > abs(float(typical.sum()))
 
     def _rare(self, one: Judgement, mine: pl.DataFrame) -> RareFact | None:
         """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
@@ -282,7 +282,7 @@ class Describe:
             for side in (0, 1)
         ]
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
-        changed = bool(kernels.exact[phase][row]) or abs(after - before) > 0.02 * max(before, after)
+        changed = bool(kernels.exact[phase][row]) or abs(after - before) > SURELY * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
         where = Where(kernel=kernel_text(match))
         own, exposed = (
@@ -380,7 +380,7 @@ class Describe:
 
 def far_more(usual: Floats, step_ns: float) -> Floats:
     """How much more of a cause than the usual a step has at least that stops for it, ns."""
-    return np.maximum(max(10_000.0, 0.02 * step_ns), 0.5 * usual)
+    return np.maximum(SURELY * step_ns, MOSTLY * usual)
 
 
 def _often(rare: RareFact | None) -> bool:

@@ -7,6 +7,7 @@ it; and a thread that waits for the GIL has slow calls on any host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,16 +24,12 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
-from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, WAIT
+from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, OWN, SURELY, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
-from tracediff.stats.tests import MOSTLY, PAIRS, PERMUTE, RUNS_TELL
+from tracediff.stats.tests import ALPHA, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
 
-LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more
-_OFTEN = 2.0
-_WAITS = (
-    0.05  # of the step: with so much waiting for the GIL, calls of that thread are no measure of its host
-)
+_LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more, and one may be slower for its own reason
 
 
 def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
@@ -49,10 +46,10 @@ def host_speed(sides: Sequence[Side], frame: Frame) -> Floats | None:
         *((pl.col("count").filter(pl.col("side") == side).sum() / max(steps[side], 1)).alias(f"side{side}") for side in range(2))
     )  # fmt: skip
     one, other = pl.col("side0"), pl.col("side1")
-    alike = often.filter((one > 0) & (other > 0) & (one < _OFTEN * other) & (other < _OFTEN * one))
+    alike = often.filter((one > 0) & (one > MOSTLY * other) & (other > MOSTLY * one))
     held = alike.select("side0", "side1").sum().row(0)
     total = often.select("side0", "side1").sum().row(0)
-    if len(alike) < LEAST_FUNCTIONS or any(
+    if len(alike) < _LEAST_FUNCTIONS or any(
         (one or 0.0) < MOSTLY * (all_of or 0.0) for one, all_of in zip(held, total, strict=True)
     ):
         return None
@@ -183,7 +180,8 @@ class PhaseCells:
     def rare(self) -> bool:
         """Whether rare steps hold the change: the mean moved far more than the typical step."""
         delta = abs(float(self.mean.estimate.delta[STEP]))
-        return delta > max(RARE_TIMES * abs(float(self.typical.estimate.delta[STEP])), RARE * self.step_ns)
+        most = abs(float(self.typical.estimate.delta[STEP])) < MOSTLY * delta
+        return most and delta > OWN * self.step_ns
 
     @property
     def parts(self) -> tuple[Part, Part]:
@@ -238,14 +236,10 @@ class Measured:
 
 
 STEP = 0  # the cell of the whole step
-RARE_TIMES, RARE = (
-    2.0,
-    0.05,
-)  # the mean moved so many times as much as the typical step, and by this part of it: rare steps
 _PHI = 1.4  # error of a typical step, and so of the tail, over that of its blocks: variance x 1.7 to 3, as the middle half is cut out
 _LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
-_BEHIND = 0.02  # of a copy's time: with more of it behind other work, what is seen of it depends on when it was launched
-_NONE_SEEN = 3.7  # events that no step of many shows may still be expected (Garwood's bound of 0, 97.5 %)
+# Events that no step of many shows may still be expected (Garwood's bound of 0).
+_NONE_SEEN = -math.log(ALPHA / 2)
 
 
 def measure(
@@ -304,7 +298,7 @@ def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
 def _loose(kernels: KernelCells) -> npt.NDArray[np.bool_]:
     """Copies that lie in part behind other work, (sides, rows): what is seen of these differs from run to run as waits do."""
     copies = np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)
-    return np.asarray((kernels.hidden > _BEHIND * kernels.walls).T & copies)
+    return np.asarray((kernels.hidden > SURELY * kernels.walls).T & copies)
 
 
 def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
@@ -348,7 +342,7 @@ def _phase_cells(
     usual = np.where(host, np.minimum(usual * np.array(lever)[:, None], WAIT), usual)
     weighted = _Weighted(phase, typical, rest, start, _seen(frame, table, phase), usual)
     gil = layout.categories["gil_wait"]
-    if hosts == "measured" and (typical.means[:2, gil] > _WAITS * typical.means[:2, STEP]).any():
+    if hosts == "measured" and (typical.means[:2, gil] > OWN * typical.means[:2, STEP]).any():
         hosts = "unknown"
     speed = (
         (typical.values[0][:, cells + 1], typical.values[1][:, cells + 1]) if hosts == "measured" else None

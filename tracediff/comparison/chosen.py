@@ -20,6 +20,7 @@ from tracediff.comparison.candidates import idle_place, longest_first
 from tracediff.comparison.cells import STEP, IdleKey, Layout
 from tracediff.comparison.frame import CellSums, Frame
 from tracediff.comparison.kernel_table import KernelCells
+from tracediff.comparison.shown import PARTS
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.selection import Pick
@@ -27,13 +28,10 @@ from tracediff.kernels.names import short
 from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import LEAST, MOSTLY
 from tracediff.stats.workload import Bools, Steps, trimmed
-from tracediff.trace.workloads import IRREGULAR
+from tracediff.trace.workloads import IRREGULAR, half_octave
 
-LEAST = 5  # steps that are alike, from which their middle is typical
-MOST_PLACES = 12  # of a step
-_SAID = 8  # choices that an error lists
 _SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start_ns", "ns")
 
 Like = Literal["workload", "phase", "all"]
@@ -107,10 +105,7 @@ class _Steps:
         regular = ~(starts | (steps["phase"] == IRREGULAR)).to_numpy()
         if not regular.any():
             regular = np.ones(size, np.bool_)
-        counts = [
-            pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
-            for name in ("ctx_tokens", "gen_reqs")
-        ]
+        counts = [half_octave(name) for name in ("ctx_tokens", "gen_reqs")]
         unit = ["rank", "device"]
         ways: list[tuple[Like, list[str | pl.Expr]]] = [
             ("workload", [*unit, "phase", "ctx_reqs", *(one.name.suffix("_like") for one in counts)]),
@@ -165,8 +160,7 @@ class _Steps:
         many = len(left.unique(["run", "place", "occurrence"]))
         longest = left.row(0, named=True)
         text = (
-            f"{many} step{'s' if many > 1 else ''} of phases with fewer than {LEAST} regular steps"
-            f" {'are' if many > 1 else 'is'} not ranked; the longest is step {longest['place']} of"
+            f"steps of phases with fewer than {LEAST} regular ones are not ranked, {many} in all; the longest is step {longest['place']} of"
             f" {_stem(self._runs[longest['run']])}, {longest['phase']}, {longest['ns'] / 1e6:.3f} ms"
         )
         return [Note("steps-not-ranked", text)]
@@ -206,13 +200,13 @@ class _Steps:
             raise _wrong(
                 "step-number-repeats",
                 f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {_listed(said)}",
-                f"--step {pick.run + ':' if pick.run else ''}{pick.number}#1",
+                f"--step {pick.text}#1",
             )
         mine = mine.filter(pl.col("occurrence") == (pick.occurrence or 1))
         if not len(mine):
             raise _wrong(
                 "no-such-step",
-                f"{many} step{'s have' if many > 1 else ' has'} the number {pick.number}: there is no {pick.text}",
+                f"there is no {pick.text}: how many steps have the number {pick.number}: {many}",
                 f"--step {pick.number}#{many}",
             )
         return mine["row"].to_numpy().astype(np.int64)
@@ -224,7 +218,7 @@ class _Steps:
             there = _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)])
             raise _wrong(
                 "no-such-run",
-                f"{len(named) or 'no'} run{'s' if len(named) != 1 else ''} of that name: {pick.run}",
+                f"{pick.run} is to name one run: it names {len(named)}",
                 f"--step RUN:N, RUN one of {there}",
             )
         return named[0]
@@ -246,8 +240,8 @@ def _stem(name: str) -> str:
 
 
 def _listed(choices: Sequence[str]) -> str:
-    more = len(choices) - _SAID
-    return ", ".join(choices if more <= 0 else [*choices[:_SAID], f"{more} more"])
+    more = len(choices) - PARTS
+    return ", ".join(choices if more <= 0 else [*choices[:PARTS], f"{more} more"])
 
 
 def described(
@@ -320,9 +314,9 @@ class _Diff:
                 for name, cell in layout.categories.items()
                 if name in self._known
             ],
-            places=places[:MOST_PLACES],
-            places_left_out=max(0, len(places) - MOST_PLACES),
-            places_left_out_ns=float(sum(place.delta_ns for place in places[MOST_PLACES:])),
+            places=places[:PARTS],
+            places_left_out=max(0, len(places) - PARTS),
+            places_left_out_ns=float(sum(place.delta_ns for place in places[PARTS:])),
             ranks=[
                 StepRank(
                     steps.table["rank"][at],

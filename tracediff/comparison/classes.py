@@ -21,6 +21,7 @@ import polars as pl
 from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
 from tracediff.accounting.reduction import Reduction, StepSequence
 from tracediff.comparison.frame import Frame
+from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
@@ -42,9 +43,7 @@ from tracediff.trace.workloads import (
     is_class,
 )
 
-_MOST = 9  # phases
-_NAMED = 2  # kernels that only one phase launches
-_LETTERS = 30  # of a kernel, in the name of a phase
+_LETTERS = 30  # of a kernel, in the name of a phase, which heads rows of tables
 
 
 class _Local(NamedTuple):
@@ -123,7 +122,7 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
     if any(share[regular & (side == one)].sum() < MOSTLY for one in sides):
         return [STEP] * len(local)
     names: dict[int, str] = {}
-    for rank, group in enumerate([group for group in groups if group.recurs][:_MOST]):
+    for rank, group in enumerate([group for group in groups if group.recurs][:PARTS]):
         name = _name(group.members, bags, steps, kernels) if rank else STEP
         names.update(dict.fromkeys(group.members, f"{name}-{rank + 1}" if name in names.values() else name))
     return [names.get(at, IRREGULAR) for at in range(len(local))]
@@ -265,7 +264,7 @@ def notes_of_classes(sides: Sequence[Side]) -> list[Note]:
         alone = sorted((-count, name) for name, count in total[phase].items() if name not in others)
         text = f"{phase}: {round(sum(total[phase].values()) / steps[phase]):,} launches"
         if alone:
-            text += f", alone in launching {' and '.join(short(name, 60) for _, name in alone[:_NAMED])}"
+            text += f", alone in launching {', '.join(short(name, 60) for _, name in alone[:FIRST])}"
         said.append(text)
     return [
         Note("workload-classes", f"labels do not count requests, so steps are told apart by what they launch, per step: {'; '.join(said)}")

@@ -14,14 +14,15 @@ from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.stats.tests import LITTLE, MOSTLY
+from tracediff.stats.workload import SHARED
 from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
 
 Sides = tuple[Side, Side]
 Status = Literal["ok", "warn", "fail"]
-# of the kernel time has a counterpart: below, the programs may be others; measured 0.7 and more within a program, eager attention or
-# another optimizer too, and 0.01 to 0.28 between programs
-_UNLIKE, _UNRELATED = 0.3, 0.1
-_NAMES = 2  # ranges that both sides have, and half of those of each, where the program is the same
+_NAMES = (
+    2  # ranges that programs which are one have in common: two that are not may share the label of a stack
+)
 
 
 def _meta(name: str) -> Callable[[Reduction], str]:
@@ -96,8 +97,9 @@ def check(
         _mix(strata.rows),
         _dropped(sides),
     ]  # fmt: skip
-    if counterparts is not None and min(counterparts) < _UNLIKE:
-        unrelated = min(counterparts) < _UNRELATED and not _one_label(sides) and not _same_ranges(sides)
+    # measured 0.7 and more within a program, eager attention or another optimizer too, and 0.01 to 0.28 between programs
+    if counterparts is not None and min(counterparts) < SHARED:
+        unrelated = min(counterparts) < LITTLE and not _one_label(sides) and not _same_ranges(sides)
         checks.append(
             _check("programs", [f"{100 * part:.0f} % of the kernel time" for part in counterparts],
                    "few kernels of one side have a counterpart on the other: these look like different programs"
@@ -185,7 +187,7 @@ def _same_ranges(sides: Sides) -> bool:
         for side in sides
     ]
     common = len(names[0] & names[1])
-    return common >= _NAMES and common >= max(map(len, names)) / 2
+    return common >= _NAMES and common >= MOSTLY * max(map(len, names))
 
 
 def _ranks(sides: Sides) -> Check:
@@ -293,13 +295,13 @@ def _mix(rows: list[Stratum]) -> Check:
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "the sides have no steps of like workload in common", "fail")
     text = f"the batches differ: {100 * distance:.0f} % of the steps are of workloads that the other side has less often"
-    return _check("batch_mix", shares, text if distance > 0.1 else "")
+    return _check("batch_mix", shares, text if distance > LITTLE else "")
 
 
 def _dropped(sides: Sides) -> Check:
     slugs = ("graph-kernels-missing", "kernels-without-launch")
     counts = [sum(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
-    both = [f"{count} warning{'s' if count > 1 else ''}" if count else "complete" for count in counts]
+    both = [f"warnings: {count}" if count else "complete" for count in counts]
     message = "some GPU work or its launching calls were not recorded: see the warnings"
     return _check("complete", both, message if any(counts) else "")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracediff.comparison.shown import PARTS
 from tracediff.formats.database import quoted
 
-_MOST_OPS = 24  # that a question names
 _IDLE = "step, phase, place, holder, holder_place, pieces, idle_ns\nFROM idle"
 _IN_STEP = """SELECT p.number, p.period_ns, i.cause, i.thread, i.place, i.holder, i.holder_place, i.pieces, i.idle_ns
 FROM idle AS i JOIN period AS p USING (capture, "rank", device, step)
@@ -66,7 +66,7 @@ def of_both(idle: Sequence[Idle], names: Sequence[str], steps: str) -> str:
         rows = " OR ".join(dict.fromkeys(one.where(aligned=True) for one in idle))
         asked.append(f"FROM aligned_idle WHERE steps = {quoted(steps)} AND ({rows});")
     if names:
-        wanted = ", ".join(map(quoted, names[:_MOST_OPS]))
+        wanted = ", ".join(map(quoted, names[:PARTS]))
         asked.append(
             f"FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
         )
@@ -82,5 +82,5 @@ def idle_of_step(idle: Sequence[Idle], start_ns: int, device: int) -> str:
 
 def ops_of_step(ops: Sequence[tuple[str, str]], start_ns: int, device: int) -> str:
     """The ops of a name and grid in the step that begins at an instant."""
-    wanted = ", ".join(f"({quoted(name)}, {quoted(grid)})" for name, grid in ops[:_MOST_OPS])
+    wanted = ", ".join(f"({quoted(name)}, {quoted(grid)})" for name, grid in ops[:PARTS])
     return _OPS_IN_STEP.format(begin=start_ns, device=device, ops=wanted)

@@ -35,6 +35,7 @@ from tracediff.comparison.places import (
     Judgement,
     joined,
 )
+from tracediff.comparison.shown import FIRST, ROWS
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
 from tracediff.model import (
@@ -64,10 +65,8 @@ from tracediff.model.causes import CAUSES, SURELY
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.trace.threads import beside
 
-_AFTER_SYNC_NS = 60_000  # host work, launch and latency that one synchronising call exposes, at most
-_LAUNCH_NS = 25_000  # an eager launch costs the host 5 to 21 us, the Python before it included
-_IN_GRAPH_NS = 1_000  # what each node adds to the launch of its graph
-_NODE_NS = 5_000  # between two nodes of a graph
+# Of the host, at most: an eager launch costs it 5 to 21 us, the Python before it included, and one launch is what a synchronising call exposes.
+_LAUNCH_NS = 25_000
 _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
 _NAMING = ("kernel_fused", "kernel_split")
 _SIGN = {"kernel_added": 1, "kernel_removed": -1}  # of the change of launches
@@ -96,12 +95,9 @@ def related(
     return sorted(found, key=rank)
 
 
-_UNSURE = 0.5  # of its time: what may be noise goes before what is not where it is twice as large
-
-
 def order(one: Candidate) -> tuple[float, float, str, str]:
-    """What took most time first."""
-    size = one.explained * (1.0 if one.sure else _UNSURE)
+    """What took most time first; what may be noise goes before what is not where it is twice as large."""
+    size = one.explained * (1.0 if one.sure else MOSTLY)
     return (-size, -abs(one.judged.delta) * one.judged.phase.steps.share, one.cause, repr(one.where))
 
 
@@ -323,7 +319,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
             continue
         (row,) = rows
         change = row.candidate - row.baseline
-        if abs(sum(map(_more, own)) - change) > _COUNTED:
+        if abs(sum(map(_more, own)) - change) > MOSTLY:
             continue
         followers = [
             one
@@ -349,9 +345,6 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
     return out
 
 
-_COUNTED = 0.5  # launches per step: so far may sums of counts be apart that are the same
-
-
 def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most."""
     out = candidates
@@ -367,9 +360,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             continue
         change = sum(_more(one) for one in own)
         eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
-        most = _LAUNCH_NS * eager + _IN_GRAPH_NS * (abs(change) - eager)
-        if not any(_before(one) for one in mine if one.where.kernel):
-            most = 0.0
+        most = _LAUNCH_NS * eager if any(_before(one) for one in mine if one.where.kernel) else 0.0
         copies = any(one.cause == "memcpy" for one in own)
         launching = {one.where.range for one in mine if one.cause == "launch_api"}
         followers = [
@@ -417,7 +408,7 @@ def _follows(
     if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
         return False
     if between_nodes:
-        return abs(delta) <= _NODE_NS * abs(change)
+        return True
     place = one.where.range or ""
     near = any(one in launching for one in beside(place) or [place])
     return abs(delta) <= most and near
@@ -442,10 +433,10 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
         whole = typical[phase]
         before, after = (whole.baseline.syncs, whole.candidate.syncs) if part == "typical" else of_all
         calls = _sync_calls(whole.apis if part == "typical" else launch.apis)
-        if abs(after - before) < 0.5:
+        if abs(after - before) < MOSTLY:
             continue
         fewer = max(before, after) >= 2 * min(before, after)
-        most = float("inf") if fewer else _AFTER_SYNC_NS * abs(after - before)
+        most = float("inf") if fewer else _LAUNCH_NS * abs(after - before)
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, part) and one.of_rank is None]
         syncs = [one for one in mine if one.cause == "host_sync" and one.judged.delta * (after - before) > 0]
         # a place whose function is called as often as before has no other number of them
@@ -466,14 +457,14 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             and one.judged.delta * main.judged.delta > 0
             and abs(one.judged.delta) <= most
         ]
-        changed = [api for api, (one, other) in calls.items() if abs(other - one) >= 0.5]
+        changed = [api for api, (one, other) in calls.items() if abs(other - one) >= MOSTLY]
         api = changed[0] if len(changed) == 1 else None
         one, other = (
             zip(*(calls[name] for name in changed), strict=True) if changed else ((before,), (after,))
         )
         count = sum(one), sum(other)
         # calls are counted by function, not by place: the waits of the place are its calls where as many came or went
-        if main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < 0.5:
+        if main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY:
             count = main.count
         counted = replace(
             main,
@@ -493,7 +484,7 @@ def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:
 def _changed_calls(calls: dict[str, tuple[float, float]], api: str | None, change: float) -> bool:
     """Whether the function is called more (or less) often, as all of them together are."""
     before, after = calls[api or ""]
-    return abs(after - before) >= 0.5 and (after - before) * change > 0
+    return abs(after - before) >= MOSTLY and (after - before) * change > 0
 
 
 def of_one_holder(candidates: list[Candidate]) -> list[Candidate]:
@@ -681,9 +672,6 @@ def _as_typical(rows: Sequence[Candidate], typical: Sequence[Candidate]) -> Cand
 # to them. Findings carry data; report/phrases.py writes their sentences.
 
 
-_MOST = 60  # findings
-
-
 def find(
     measured: Measured,
     judged: Judged,
@@ -708,7 +696,7 @@ def find(
     found = synchronising(found, structure, describe.synchronising(judged))
     causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
-    findings = [_finding(one, measured) for one in causes[:_MOST]]
+    findings = [_finding(one, measured) for one in causes[:ROWS]]
     findings = with_system(explain_collectives(findings, ranks), system)
     findings += mix_finding(measured, mix, strata)
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)]
@@ -782,7 +770,7 @@ def _number(value: float) -> float | None:
 
 def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     """That the mix of steps changed; it is no part of any delta, which are all at equal workload."""
-    if abs(mix.batch_mix_ns) < max(0.01 * mix.baseline_raw_ns, 1000.0):
+    if abs(mix.batch_mix_ns) < SURELY * mix.baseline_raw_ns:
         return []
     steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
     ns, side = (steps[name].to_numpy() for name in ("ns", "side"))
@@ -869,7 +857,6 @@ def _after_their_cause(findings: list[Finding], late: int) -> list[Finding]:
 
 # OS calls, context switches and CUDA's memory: where the time of findings lay, never why.
 
-_OS_CALLS = 3
 _ALLOCATES = re.compile(r"Malloc|Free|^cuMem(Alloc|Create|Map|Unmap|Release)")
 
 
@@ -899,7 +886,7 @@ def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
     part, row, _ = parts[0]
     if part >= MOSTLY and row.kind == "os_call":
         where = msgspec.structs.replace(where, os_call=row.call)
-    facts = msgspec.structs.replace(finding.facts, os_calls=[fact for *_, fact in parts[:_OS_CALLS]])
+    facts = msgspec.structs.replace(finding.facts, os_calls=[fact for *_, fact in parts[:FIRST]])
     return msgspec.structs.replace(finding, where=where, facts=facts)
 
 

@@ -34,7 +34,7 @@ from tracediff.stats.workload import (
     shared,
     weights,
 )
-from tracediff.trace.workloads import IRREGULAR
+from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
 _BEGIN = (
@@ -449,10 +449,6 @@ def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:
 
 def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
     """Ways to say which steps of a phase are alike, each with its classes; ranks are apart in all of them."""
-
-    def half_octave(name: str) -> pl.Expr:
-        return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
-
     options: dict[str, list[str | pl.Expr]] = {
         "ops": ["op_key"],
         "requests": [

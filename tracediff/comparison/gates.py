@@ -118,8 +118,8 @@ def _outcome(
 
 def _percent(share: float) -> str:
     """Without a sign where it rounds to nothing: the amount beside it may have either."""
-    whole = abs(share) >= 1
-    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{0 if whole else 1}f} %"
+    digits = int(abs(share) < 1)
+    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{digits}f} %"
 
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms

@@ -22,11 +22,10 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.tests import LEAST, MOSTLY
+from tracediff.trace.workloads import half_octave
 
-HELD = 0.85
-LEAST, CERTAIN = 4, 10
-_NOTHING = 1e-9
+HELD, CERTAIN = 0.85, 10
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
     """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
     words: list[pl.Expr] = [pl.col("rank"), pl.col("device")]
     if labels:
-        words += [pl.col("ctx_reqs"), *(_half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
+        words += [pl.col("ctx_reqs"), *(half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
     code = (
         frame.steps.filter(pl.Series(mine))
         .select(pl.struct(words).rank("dense") - 1)
@@ -106,11 +105,6 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
     found = np.full(len(mine), -1, np.int64)
     found[mine] = code
     return found, int(code.max(initial=-1)) + 1
-
-
-def _half_octave(name: str) -> pl.Expr:
-    """As the workload `requests` of comparison/frame.py."""
-    return pl.when(pl.col(name) > 0).then((pl.col(name).log(2) * 2).floor()).otherwise(-1).fill_null(-2)
 
 
 def _values(
@@ -128,7 +122,7 @@ def _values(
     least = 1.0 if once else HELD
 
     def constant(share: Floats) -> npt.NDArray[np.bool_]:
-        return np.asarray((share >= least - _NOTHING).all(axis=(0, 1)))
+        return np.asarray((share >= least).all(axis=(0, 1)))
 
     def differs(value: Floats) -> npt.NDArray[np.bool_]:
         """In workloads with half of the steps of both sides, in one direction."""

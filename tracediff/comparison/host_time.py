@@ -15,11 +15,11 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
+from tracediff.stats.student import quantile
 from tracediff.stats.tests import ALPHA, ENOUGH, benjamini_hochberg, trimmed
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]
-_NORMAL = 1.96  # quantile of the normal distribution for 95 %: of many calls
 
 
 def host_time(sides: Sequence[Side]) -> HostTime | None:
@@ -143,7 +143,9 @@ def _of_calls(one: _Sums, other: _Sums) -> tuple[float, float] | None:
     if min(one.calls, other.calls) < ENOUGH or math.isnan(one.squares + other.squares):
         return None
     delta = other.total / other.calls - one.total / one.calls
-    half = _NORMAL * math.sqrt(one.error_squared() + other.error_squared())
+    half = float(quantile(one.calls + other.calls - 2, 1 - ALPHA / 2)) * math.sqrt(
+        one.error_squared() + other.error_squared()
+    )
     return delta - half, delta + half
 
 

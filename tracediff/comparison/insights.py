@@ -16,13 +16,12 @@ import polars as pl
 
 from tracediff.comparison.cells import Measured
 from tracediff.comparison.places import SURE
+from tracediff.comparison.shown import FIRST
 from tracediff.comparison.tables import StandardisedMeans
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
-from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY, NEARLY
-
-MOST = 3
+from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
 
 
 def insights(
@@ -45,7 +44,7 @@ def insights(
         *hidden_host(measured, standardised, step, accounting),
         *off_path,
     ]
-    return [one for one in found if one is not None][:MOST]
+    return [one for one in found if one is not None][:FIRST]
 
 
 # Host time that the GPU hides.
@@ -113,8 +112,6 @@ def _host_totals(
 
 # Kernels that are all slower by one factor.
 
-_KERNELS = 5
-
 
 def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -> Insight | None:
     """Whether kernels of the same name, grid and block all take about the same part longer or shorter, and all kernels together do.
@@ -132,7 +129,7 @@ def slower_clock(rows: Sequence[KernelRow], before_ns: float, after_ns: float) -
         and min(row.baseline.launches, row.candidate.launches) >= ENOUGH
         and row.baseline.mean_ns
     ]
-    if len(known) < _KERNELS or sum(time for _, time in known) < MOSTLY * total:
+    if len(known) < LEAST or sum(time for _, time in known) < MOSTLY * total:
         return None
     factor, time = (np.array(values) for values in zip(*known, strict=True))
     order = np.argsort(factor)

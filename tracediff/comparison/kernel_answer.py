@@ -12,11 +12,11 @@ import numpy as np
 from tracediff.comparison.cells import Measured, PhaseCells
 from tracediff.comparison.kernel_table import KernelCells, op_keys
 from tracediff.comparison.places import LEVELS, Judged
+from tracediff.comparison.shown import PARTS
 from tracediff.errors import TracediffError
 from tracediff.kernels.names import GROUPS, category, short
 from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
-_SAID = 6  # kernels that an error names
 CUT = "\u2026"  # where reports cut a long name
 
 
@@ -136,7 +136,7 @@ def kernel_answer(
     if not found:
         there = sorted(rows, key=lambda one: -max(side.ns_per_step for side in _sides(one[1])))
         every = (short(_sides(row)[-1].names[0], 60) for _, row in there)
-        names = list(dict.fromkeys(every))[:_SAID]
+        names = list(dict.fromkeys(every))[:PARTS]
         raise TracediffError(
             "no-such-kernel",
             f"no kernel of either side has {asked!r} in its name; those with the most time: {', '.join(names)}",

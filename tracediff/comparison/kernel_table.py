@@ -23,6 +23,7 @@ from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.held import held
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
+from tracediff.comparison.shown import FIRST
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used
 from tracediff.kernels.names import category, family, is_communication
@@ -371,9 +372,6 @@ def kernel_side(
     )
 
 
-STRATA = 4  # of a kernel row: those with the most of its time
-
-
 def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[KernelStratum]]:
     """Row of the matching -> its counts and times by stratum; empty where there is one stratum.
 
@@ -406,7 +404,7 @@ def strata_of_rows(kernels: KernelCells, strata: Strata) -> dict[int, list[Kerne
     found: dict[int, list[KernelStratum]] = {}
     for row, stratum in sorted(cells, key=lambda one: (one[0], -total[one], one[1])):
         parts = found.setdefault(row, [])
-        if len(parts) < STRATA:
+        if len(parts) < FIRST:
             parts.append(KernelStratum(stratum, *cells[row, stratum]))
     return found
 

@@ -13,14 +13,12 @@ from tracediff.accounting.kernels import NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells, in_mean
+from tracediff.comparison.shown import FIRST
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
 from tracediff.model.kernels import LayerSide
-from tracediff.stats.tests import NEARLY
+from tracediff.stats.tests import LITTLE, NEARLY
 from tracediff.trace.layers import NO_LAYER, kind_of
-
-LEAST = 0.2  # of a side's GPU time: with less of it in layers, they are not what the program is made of
-_OF_ROW, _MOST_OF_ROW = 0.05, 3  # share of a row's time from which a kind of layer is named; and how many are
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class LayerCells:
         """The kinds of layer of a kernel row, the most time first."""
         found = _summed({name: ns for name, ns in self.of_rows.get(row, {}).items() if name}, kinds=True)
         total = sum(self.of_rows.get(row, {}).values())
-        return [kind for kind, ns in found if ns >= _OF_ROW * total][:_MOST_OF_ROW]
+        return [kind for kind, ns in found if ns >= LITTLE * total][:FIRST]
 
     def main(self, rows: Sequence[int]) -> str | None:
         """The layer, else the kind of layer, that has most of the time of some kernel rows."""
@@ -94,8 +92,8 @@ def layer_cells(sides: Sequence[Side], frame: Frame, kernels: KernelCells) -> La
 
 
 def _known(side: Side) -> bool:
-    """Whether each export of a side has layers, and they hold a fifth of its kernel time."""
-    return all(len(part.layers) for part in side.parts) and layer_side(side).attributed >= LEAST
+    """Whether each export of a side has layers, and they hold more than little of its kernel time."""
+    return all(len(part.layers) for part in side.parts) and layer_side(side).attributed >= LITTLE
 
 
 def layer_side(side: Side) -> LayerSide:

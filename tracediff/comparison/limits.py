@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from tracediff.comparison.kernel_table import KernelCells
+from tracediff.comparison.shown import FIRST
 from tracediff.comparison.tables import StandardisedMeans
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
@@ -20,7 +21,6 @@ from tracediff.stats.tests import LITTLE
 KNOWN = 1 - LITTLE  # of the time in GEMMs and attention, for the utilisation of a phase to be said
 # kinds of kernels that multiply matrices, or may do so
 _MATRIX = ("gemm", "attention", "moe", "other")
-_SHAPES = 4
 _OP = ["name", "grid", "block"]
 
 
@@ -135,7 +135,7 @@ def _of_side(shapes: list[dict[str, Any]], wall_ns: int, peak: Peak | None) -> R
     return Reached(
         launches=sum(one["count"] for one in shapes),
         known=ns / wall_ns if wall_ns else 0.0,
-        shapes=list(dict.fromkeys(one["shape"] for one in shapes if one["shape"]))[:_SHAPES],
+        shapes=list(dict.fromkeys(one["shape"] for one in shapes if one["shape"]))[:FIRST],
         dtype=next(iter(dtypes)) if len(dtypes) == 1 else "",
         flop_per_s=flop / ns * 1e9 if flop and ns else None,
         of_flops=of_flops,

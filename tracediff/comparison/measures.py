@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 from tracediff.comparison.kernel_answer import CUT, in_their_place, rows_named
 from tracediff.comparison.places import SURE
+from tracediff.comparison.shown import PARTS
 from tracediff.errors import TracediffError
 from tracediff.model import (
     CATEGORIES,
@@ -61,7 +62,6 @@ _PHASE = re.compile(rf"{PHASE}\Z", re.ASCII)
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
 _SLOWER = ("regressed", "likely_regressed")
-_SAID = 5  # places that a message names
 _ALIKE = str.maketrans(
     "- ", "__"
 )  # in the name of a place: the thread of the range `await_response` is `await-response`
@@ -361,7 +361,7 @@ def there(measure: Measure, places: Sequence[str], names: Iterable[str]) -> str:
     near = get_close_matches(_folded(measure.place), alike, n=1, cutoff=0.5)
     meant = f"; did you mean {alike[near[0]]!r}?" if near else ""
     anywhere = "gc strikes anywhere and has no place but its thread; " if measure.quantity == "gc" else ""
-    return f"{anywhere}its places: {', '.join(map(repr, places[:_SAID]))}{meant}"
+    return f"{anywhere}its places: {', '.join(map(repr, places[:PARTS]))}{meant}"
 
 
 def _step(result: Result) -> Measured:

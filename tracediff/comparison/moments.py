@@ -17,18 +17,15 @@ from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
 from tracediff.comparison.candidates import SIDES, far_more, kernel_text
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
+from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
 from tracediff.model.causes import IDLE
 from tracediff.stats.workload import stop_of
 from tracediff.steps.sample import joined, merge_lane
 from tracediff.steps.timelines import StepWriter
 
-CROPS = 5  # of the first causes beyond noise
 _SHORTEST_NS = 10_000  # of a crop
 _MOST_EVENTS = 60  # of a lane of a crop
-_MOST_LANES = {"gpu": 3, "range": 3}
-_NEIGHBOURS = 2  # ops shown on either side of a kernel
-_MOST_MARKED = 20
 
 Bools = npt.NDArray[np.bool_]
 
@@ -75,7 +72,7 @@ def with_moments(
 ) -> list[Finding]:
     """The findings with their moments and, of the first beyond noise, crops. `workloads`: every step with its `row`."""
     finder = _Finder(measured, workloads, writer)
-    out, left = [], CROPS
+    out, left = [], PARTS
     for one in findings:
         evidence = finder.evidence(one, crop=left > 0 and one.level != "within_noise")
         left -= evidence.crop is not None
@@ -355,7 +352,7 @@ class _Finder:
         ]
         lanes = [one for kind in dict.fromkeys(lane.kind for lane in lanes) for one in _busiest(lanes, kind)]
         found = [one for one in scene.found if one.end > start and one.start < start + length]
-        found = sorted(sorted(found, key=lambda one: (one != shown, one.start - one.end))[:_MOST_MARKED])
+        found = sorted(sorted(found, key=lambda one: (one != shown, one.start - one.end))[:PARTS])
         starts = [max(one.start - start, 0) for one in found]
         return CropSide(
             run=scene.part.name,
@@ -492,8 +489,8 @@ def _until_next(scene: _Scene, at: int) -> Span:
 def _neighbourhood(scene: _Scene, span: Span, anchor: int) -> tuple[int, int]:
     """How much before and after the anchor the neighbours of an op reach, ns."""
     ops = scene.ops
-    before = np.flatnonzero(ops.start < span.start)[-_NEIGHBOURS:]
-    after = np.flatnonzero(ops.start >= max(span.end, span.start + 1))[:_NEIGHBOURS]
+    before = np.flatnonzero(ops.start < span.start)[-FIRST:]
+    after = np.flatnonzero(ops.start >= max(span.end, span.start + 1))[:FIRST]
     low = int(ops.start[before[0]]) if len(before) else 0
     high = int(ops.end[after].max()) if len(after) else span.end
     return max(anchor - low, 0), max(high - anchor, span.end - anchor)
@@ -504,7 +501,7 @@ def _busiest(lanes: list[Lane], kind: str) -> list[Lane]:
     own = [lane for lane in lanes if lane.kind == kind and len(lane.start)]
     if kind == "gpu":
         own.sort(key=lambda lane: -int(lane.count.sum()))
-    return own[: _MOST_LANES.get(kind, len(own))]
+    return own[:FIRST] if kind in ("gpu", "range") else own
 
 
 def _cut(lane: Lane, begin: int, length: int) -> Lane:

@@ -9,11 +9,9 @@ from msgspec.structs import replace
 
 from tracediff.comparison.tables import BUSY, StandardisedMeans
 from tracediff.model import Finding, RangeRow, Step, ThreadRow
-from tracediff.model.causes import HOST
+from tracediff.model.causes import HOST, SURELY
 from tracediff.model.common import Insight
 from tracediff.stats.noise import Noise, Sample, estimate
-
-_LEAST_NS = 50_000.0
 
 
 def with_changes(
@@ -67,6 +65,6 @@ def off_path(
         said = Insight("off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after)
         if after >= BUSY * step.candidate_ns and before < BUSY * step.baseline_ns:
             behind.append(replace(said, kind="falls_behind"))
-        elif abs(after - before) >= _LEAST_NS and row.role not in holders:
+        elif abs(after - before) >= SURELY * step.candidate_ns and row.role not in holders:
             changed.append(said)
     return [*behind, *changed]

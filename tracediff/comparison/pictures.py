@@ -15,7 +15,8 @@ from tracediff.accounting.reduction import STEP
 from tracediff.comparison.candidates import kernel_text
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.places import LEVELS, Judged
+from tracediff.comparison.places import LEVELS, MATERIAL, Judged
+from tracediff.comparison.shown import PARTS, ROWS
 from tracediff.kernels.matching import Match, OpKey
 from tracediff.kernels.names import category
 from tracediff.model import CATEGORIES, Evidence, Finding, KernelRow, Where
@@ -25,10 +26,7 @@ from tracediff.model.observed import Observed
 from tracediff.model.pictures import CauseNode, StepStrip, StripColumn
 from tracediff.steps.timelines import Selected, most_changed
 
-MOST = 12  # parts of one node
-_LEAST = 0.002  # of the longer step: what is smaller on both sides is not a part of its own
 _SIZES = ("baseline_ns", "candidate_ns", "delta_ns")  # of one side the first alone
-_FOUND = 10  # findings whose places are parts of their own, whatever their size
 
 
 @dataclass
@@ -160,7 +158,7 @@ def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bo
 def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
     """Give the nodes that a finding is of its rank; those of several have the first."""
     ranks: dict[Any, int] = {}
-    for one in reversed(findings[:_FOUND]):
+    for one in reversed(findings[:PARTS]):
         own = [(part.cause, part.where) for part in one.parts]
         for cause, where in ((one.cause, one.where), *own):
             ranks[where.kernel or _idle_key(cause, where)] = one.rank
@@ -222,7 +220,7 @@ def _skeleton(layout: Layout, matches: Sequence[Match]) -> _Node:
             parent = parent.part(name, kind="kernels", key=name)
         named: dict[str, Any] = {"baseline_kernel": before.name, "candidate_kernel": after.name}
         rows = many[kind, before.name, after.name]
-        if rows > MOST:  # of many shapes: by its name alone
+        if rows > PARTS:  # of many shapes: by its name alone
             parent.part(tuple(named.values()), cell, kind="kernel", **named, rows=rows)
         else:
             parent.part(
@@ -250,7 +248,7 @@ def _flat(root: _Node, numbers: _Numbers) -> list[CauseNode]:
     root.measure(numbers)
     found: list[CauseNode] = []
     if root.parts:
-        _add(found, -1, root, _LEAST * root.size)
+        _add(found, -1, root, MATERIAL * root.size)
     return found
 
 
@@ -262,9 +260,9 @@ def _add(found: list[CauseNode], parent: int, node: _Node, least: float) -> None
     found.append(CauseNode(parent=parent, level=level, **sizes, **node.fields))
     parts = list(node.parts.values())
     by_size = sorted(parts, key=lambda one: ("finding" not in one.fields, -one.size))
-    kept = [one for one in by_size[:MOST] if one.size >= least or "finding" in one.fields]
+    kept = [one for one in by_size[:PARTS] if one.size >= least or "finding" in one.fields]
     rest = [one for one in parts if not any(one is other for other in kept)]
-    if len(rest) == 1 and len(kept) < MOST:
+    if len(rest) == 1 and len(kept) < PARTS:
         kept, rest = parts, []
     for part in parts:
         if not any(part is other for other in rest):
@@ -278,7 +276,6 @@ def _add(found: list[CauseNode], parent: int, node: _Node, least: float) -> None
 # Every whole step of both sides in order, with what its time was: few columns, whatever the number of steps.
 
 
-COLUMNS = 400  # a side
 _UNIT = ["rank", "device"]
 
 Place = tuple[int, int, int, int]  # of a step: STEP
@@ -332,9 +329,9 @@ def _with_categories(frame: Frame, layout: Layout) -> pl.DataFrame:
 
 
 def _width(*sides: list[int]) -> int:
-    """How many steps share a column, so that the runs of each side have no more than COLUMNS columns."""
-    width = max(max(-(-sum(runs) // COLUMNS) for runs in sides), 1)
-    while any(sum(-(-steps // width) for steps in runs) > max(COLUMNS, len(runs)) for runs in sides):
+    """How many steps share a column, so that the runs of each side have no more than `ROWS` columns."""
+    width = max(max(-(-sum(runs) // ROWS) for runs in sides), 1)
+    while any(sum(-(-steps // width) for steps in runs) > max(ROWS, len(runs)) for runs in sides):
         width += 1
     return width
 

@@ -20,6 +20,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
+from tracediff.comparison.shown import ROWS
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES, OWN, SURELY
@@ -240,7 +241,6 @@ def _as_most_of_it(layout: Layout, places: Sequence[Place], of: Estimate, levels
 # Idle time by place, kernels by phase and time by layer as rows of the result; measures of one of them are taken from these.
 
 
-_MOST = 200  # places
 _KEY = ("cause", "thread", "holder", "where", "copy")
 
 
@@ -274,7 +274,7 @@ def place_rows(
     of_phases = [(one.steps.phase, one.part(spoken[one.steps.phase]).estimate) for one in measured.phases]
     parts = [("", measured.whole), *of_phases]
     size = [max(float(max(of.baseline[cell], of.candidate[cell])) for _, of in parts) for cell in layout.idle]
-    kept = sorted(range(len(size)), key=lambda at: (-size[at], at))[:_MOST]
+    kept = sorted(range(len(size)), key=lambda at: (-size[at], at))[:ROWS]
     rows = []
     for phase, of in parts:
         for at in kept:

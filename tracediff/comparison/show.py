@@ -41,6 +41,7 @@ from tracediff.comparison.limits import limits
 from tracediff.comparison.observed import stops_of_one
 from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.comparison.places import shown_layers
+from tracediff.comparison.shown import ROWS
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.formats.selection import Pick
@@ -58,7 +59,6 @@ from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel
 from tracediff.stats.tests import NEARLY
 from tracediff.steps.timelines import StepWriter, timelines
 
-MOST = 200  # rows of idle time
 _NO_CANDIDATE = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)
 
 
@@ -243,7 +243,7 @@ def idle_causes(
         key=lambda place: (-means.mean[layout.idle[place]], layout.idle_keys[place]),
     )
     rows = []
-    for rank, number in enumerate(order[:MOST], 1):
+    for rank, number in enumerate(order[:ROWS], 1):
         cell, key = layout.idle[number], layout.idle_keys[number]
         place = described(side, key, located.filter(pl.col("cell") == cell), words, moments)
         on_rank, on_rank_ns = ranks.get(cell, (None, None))
@@ -261,7 +261,7 @@ def idle_causes(
                 on_rank_ns=on_rank_ns,
             )
         )
-    left = order[MOST:]
+    left = order[ROWS:]
     return rows, len(left), float(sum(means.mean[layout.idle[place]] for place in left))
 
 

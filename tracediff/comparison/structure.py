@@ -4,8 +4,8 @@ Which counts are facts: comparison/held.py.
 
 | number | what it decides | origin |
 |-|-|-|
-| RARE, p < 0.01 | a rate differs; of collections p < 0.05: they come as often as objects are made, not by chance | no false one in 182 null pairs of 44 programs |
-| _PEAK, 1 % | memory peaks differ, of runs that lie apart | allocators take blocks of 2 MiB and more |
+| ALPHA, p < 0.05 | a rate differs, corrected for the functions of all kinds; collections stand alone | no false one in 182 null pairs of 44 programs |
+| SURELY, 1 % | memory peaks differ, of runs that lie apart | allocators take blocks of 2 MiB and more |
 | NEARLY, 75 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 
@@ -24,15 +24,14 @@ import polars as pl
 from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.held import CERTAIN, HELD, LEAST, Held, held
+from tracediff.comparison.held import CERTAIN, Held, held
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category
 from tracediff.model import StructureRow
+from tracediff.model.causes import SURELY
 from tracediff.stats.counts import fisher_exact
-from tracediff.stats.tests import ALPHA, MOSTLY, NEARLY
+from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY
 
-RARE = 0.01
-_PEAK = 0.01
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
 _DIGITS = 2  # of what a round has: captures begin and end within one
 
@@ -305,7 +304,7 @@ def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     All kernels together: where some kernel did.
     """
     change = np.abs(held.after - held.before)
-    large = change >= (1 - HELD) * np.maximum(held.before, held.after)
+    large = change >= LITTLE * np.maximum(held.before, held.after)
     large &= change >= (MOSTLY if frame.rounds else 0.0)
     kind = np.array([item.kind for item in seen.items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
@@ -403,7 +402,7 @@ def _peaks(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Itera
             [max((_peak(part, kind) for part in run.parts), default=0) for run in side.runs] for side in sides[:2]
         )  # fmt: skip
         low, high = sorted((before, after), key=max)
-        if max(low) < min(high) and max(high) - max(low) >= _PEAK * max(high):
+        if max(low) < min(high) and max(high) - max(low) >= SURELY * max(high):
             yield _row(
                 frame, phase, held, "memory",
                 {"name": kind, "baseline": float(max(before)), "candidate": float(max(after)), "certain": min(held.steps) >= CERTAIN,
@@ -474,17 +473,22 @@ def _rates(
     """What happens now and then: more steps of one side have any."""
     if frame.once:
         return
-    for kind in _RATES:
-        mine = [at for at, item in enumerate(seen.items) if item.kind == kind and not item.thread]
-        if not mine or held.differs[mine].any():
-            continue
-        tests = [
+    tested = {
+        kind: [
             (fisher_exact(int(held.any[0, at]), held.steps[0], int(held.any[1, at]), held.steps[1]), at)
-            for at in mine
+            for at, item in enumerate(seen.items)
+            if item.kind == kind and not item.thread
         ]
+        for kind in _RATES
+    }
+    functions = sum(len(tests) for tests in tested.values())
+    for kind, tests in tested.items():
+        if not tests or held.differs[[at for _, at in tests]].any():
+            continue
         p, at = min(tests, key=lambda one: (one[0], seen.items[one[1]]))
-        p = min(p * len(tests), 1.0)  # each function is tested
-        if p < (ALPHA if kind == "collections" else RARE):
+        if kind != "collections":  # these come as often as objects are made, not by chance
+            p = min(p * functions, 1.0)
+        if p < ALPHA:
             item = seen.items[at]
             yield _row(
                 frame, phase, held, kind,

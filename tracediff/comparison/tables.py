@@ -22,6 +22,7 @@ from tracediff.accounting.system import STATES
 from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
+from tracediff.comparison.shown import PARTS, ROWS
 from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
@@ -59,14 +60,12 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
-from tracediff.stats.tests import ENOUGH, LITTLE, robust, trimmed
+from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, robust, trimmed
 
 BUSY = (
     1 - LITTLE
 )  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
-MAX_SAMPLES = 4000
-MAX_GAP_ROWS = 400
-MAX_RANGES = 20  # of a thread role
+MAX_SAMPLES = 4000  # steps of a distribution: its last percent has forty
 SIDES: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 _PART = ["side", "run", "part"]
 _STRATUM = [*_PART, "stratum"]
@@ -301,8 +300,8 @@ def _of_one(row: Mapping[str, Any], side: str) -> float | None:
 def gap_rows(standardised: StandardisedMeans) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
     rows = standardised.rows("aligned_gap")
-    left_out = max(len(rows) - MAX_GAP_ROWS, 0)
-    rows = rows[:MAX_GAP_ROWS]
+    left_out = max(len(rows) - ROWS, 0)
+    rows = rows[:ROWS]
     for row in rows:
         row |= {f"{side}_mean_ns": _of_one(row, side) for side in standardised.names}
     fields = {
@@ -405,7 +404,7 @@ def threads(standardised: StandardisedMeans) -> list[ThreadRow]:
     """Thread roles and, of both sides, how alike their ranges are."""
     rows = standardised.rows("aligned_thread")
     for row in rows:
-        row |= {f"{side}_ranges": (row[f"{side}_places"] or [])[:MAX_RANGES] for side in standardised.names}
+        row |= {f"{side}_ranges": (row[f"{side}_places"] or [])[:PARTS] for side in standardised.names}
         if len(standardised.names) == 1:
             del row["score"]
     return _rows(ThreadRow, rows)
@@ -493,8 +492,6 @@ def gc(sides: Sequence[Side], standardised: StandardisedMeans) -> Gc:
 
 # Ranks: step time of each, which one the others wait for, and kernels that are not alike on all of them.
 
-MOST_KERNELS = 50
-_FEWEST = 4  # ranks of which one can be called an outlier
 _UNIT = ["rank", "device"]
 
 
@@ -573,7 +570,7 @@ def _outliers(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
             for row in rows
         ]
     array = np.array([value for value in values if value is not None])
-    if len(array) < _FEWEST:
+    if len(array) < LEAST:
         return [None] * len(rows)
     middle = float(np.median(array))
     step = max(row[name] for row in rows for name in _of_sides(row, "ns") if row[name] is not None)
@@ -613,13 +610,13 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
         .sort(pl.col("most") - pl.col("mean"), *by, descending=[True, False, False])
     )
     rows = []
-    for side, row, mean, most, at in found.head(MOST_KERNELS).iter_rows():
+    for side, row, mean, most, at in found.head(ROWS).iter_rows():
         match = kernels.rows[row]
         ops = match.candidate if side and match.candidate else match.baseline or match.candidate
         rows.append(
             KernelRanks(SIDES[side], [op.name for op in ops], kernels.kinds[row], mean, most, at, most / mean)
         )
-    return rows, max(len(found) - MOST_KERNELS, 0)
+    return rows, max(len(found) - ROWS, 0)
 
 
 # What few captures hold: OS calls, context switches, communication, CUDA's memory, GPU metrics, payloads of ranges.

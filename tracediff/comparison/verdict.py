@@ -37,9 +37,10 @@ from tracediff.stats.noise import NU, Estimate
 from tracediff.stats.student import quantile
 from tracediff.stats.tests import (
     ALPHA,
+    LEAST,
     MOSTLY,
+    NEARLY,
     ODD,
-    ODD_PART,
     PERMUTE,
     WANTED,
     detectable,
@@ -48,8 +49,7 @@ from tracediff.stats.tests import (
     runs_for,
 )
 
-LEAST = 0.005  # of the step: a smaller change of a phase is no verdict
-AGAINST = 0.75  # of sure causes that carry the verdict: so much another cause may have moved the other way without being noticed
+WORTH = 0.005  # of the step: a smaller change of a phase is no verdict, a smaller part of one no cause in a sentence
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 ORDER = ("generation", "step", "mixed", "context")  # what users feel first
@@ -94,7 +94,7 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
         return "inconclusive"
     delta, half = float(found.delta[STEP]), float(found.half[STEP])
     size = float(max(found.baseline[STEP], found.candidate[STEP]))
-    if abs(delta) >= LEAST * size and p < ALPHA:
+    if abs(delta) >= WORTH * size and p < ALPHA:
         sure = min(one.runs) >= PERMUTE and joint <= ALPHA and one.steps.judged
         if delta > 0:
             return "regressed" if sure else "likely_regressed"
@@ -298,7 +298,7 @@ def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
     if abs(total) < SURELY * phase.step_ns:
         return None
     rest = [one for one in judged.rows if one.phase is phase and one.part == "typical" and one not in rows]
-    against = [one for one in rest if (one.low if total > 0 else -one.high) <= -AGAINST * abs(total)]
+    against = [one for one in rest if (one.low if total > 0 else -one.high) <= -NEARLY * abs(total)]
     return None if against else total
 
 
@@ -317,7 +317,7 @@ def _only_host(phase: PhaseCells) -> bool:
     """Whether the interval holds 0 only because hosts of unlike speed may explain the change."""
     found = phase.typical.estimate
     delta, host = float(found.delta[STEP]), float(found.host_speed[STEP])
-    if abs(host) < LEAST * phase.step_ns or delta * host <= 0 or found.clear[STEP]:
+    if abs(host) < WORTH * phase.step_ns or delta * host <= 0 or found.clear[STEP]:
         return False
     arm = (
         float(found.low[STEP] - min(delta, delta - host))
@@ -422,10 +422,6 @@ def phase_fields(
     }
 
 
-_ODD_SPEED = 0.4  # log ratio: a host half as fast again is no longer taken out by a slope
-_LEAST_LEFT = 4  # runs of a side that stay for each one that is left out
-
-
 def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
     """Runs whose typical step, in the phase that users feel first, lies apart from the others of their side: (side, run) -> what is odd.
 
@@ -438,17 +434,17 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
     one, found = judged[0], {}
     values, speed = one.typical.estimate.even, one.typical.sample.speed
     residual = np.concatenate([side[:, STEP] - np.median(side[:, STEP]) for side in values])
-    spread = max(robust(residual), 0.005 * one.step_ns)
+    limit = max(ODD * robust(residual), 3 * SURELY * one.step_ns)
     for side in (0, 1):
         own = values[side]
-        if len(own) <= _LEAST_LEFT:
+        if len(own) <= LEAST:
             continue
         apart, slower = _from_others(own), np.zeros(len(own))
         if speed is not None:
             slower = _from_others(speed[side][:, None])[:, 0]
-        far = np.abs(apart[:, STEP]) > max(ODD * spread, ODD_PART * one.step_ns)
-        far |= np.abs(slower) > _ODD_SPEED
-        if far.sum() > len(own) // (_LEAST_LEFT + 1):
+        far = np.abs(apart[:, STEP]) > limit
+        far |= np.abs(slower) > math.log1p(MOSTLY)
+        if far.sum() > len(own) // (LEAST + 1):
             continue
         for run in np.flatnonzero(far).tolist():
             sign = np.sign(apart[run, STEP])

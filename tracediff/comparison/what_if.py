@@ -15,14 +15,16 @@ import tracediff
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.classes import with_classes
 from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
+from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
+from tracediff.stats.tests import MOSTLY
 from tracediff.whatif.replay import Ahead, At, Edit, Fuse, Graph, Scale, Steps, project
 
-_MOST_FACTOR = 100.0
+_MOST_FACTOR = 100.0  # a larger one is a slip of the hand
 # Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of
 # what the step gains, measured on pairs in which the change was made (docs/nulls.md#what-if).
 _OF_STEP, _OF_GAIN, _Z = math.sqrt(2) * STEP, 0.15, 1.28
@@ -200,9 +202,6 @@ def level(side: Side, edit: Scale, phase: str = "") -> float:
 
 # Of the first causes of a comparison: what the candidate's step would take with each at the baseline's level.
 
-_FIRST = 3
-# Of a cause's time: where the baseline's level takes away less, threads and GPUs do not do more, but what they did came out of hiding.
-_UNDONE = 0.25
 # Of the kernels of a finding: their names on the baseline, and on the candidate.
 Names = dict[str, tuple[frozenset[str], frozenset[str]]]
 _NOT_SCALED = ("host_sync", "unattributed")
@@ -218,7 +217,7 @@ def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: N
     slower = [one for one in findings if one.delta_ns > 0 and one.level != "within_noise"]
     slower = [
         one for one in slower if one.where.phase == slower[0].where.phase and one.part == slower[0].part
-    ][:_FIRST]
+    ][:FIRST]
     edits = {one.rank: _undone(one, sides, names) for one in slower}
     known = [one for one in slower if edits[one.rank]]
     together = [edit for one in known for edit in edits[one.rank]]
@@ -261,7 +260,8 @@ def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Sc
         before, after = (level(side, edit, phase) for side in sides)
         undone += max(after - before, 0.0)
         found.append(replace(edit, factor=min(before / after, 1.0) if after else 1.0))
-    return [one for one in found if one.factor < 1] if undone >= _UNDONE * finding.delta_ns else []
+    # else threads and GPUs do not do more, but what they did came out of hiding
+    return [one for one in found if one.factor < 1] if undone >= MOSTLY * finding.delta_ns else []
 
 
 def _exactly(where: Where) -> At:
@@ -328,15 +328,12 @@ def _nothing(one: Asked, parts: Sequence[Reduction]) -> TracediffError:
     elif isinstance(one.edit, Scale | Fuse):
         kernels = [part.keys.filter(pl.col("kind") == 0)["short_name"] for part in parts]
         near = list(dict.fromkeys(name for one in kernels for name in one))
-    said = f"; there are: {', '.join(near[:_NAMED])}" if near else ""
+    said = f"; there are: {', '.join(near[:PARTS])}" if near else ""
     return TracediffError(
         "what-if-nothing",
         f"{one.option}: nothing of the kind is in the steps{said}",
         fix="tracediff show CAPTURE lists causes, places and kernels",
     )
-
-
-_NAMED = 8
 
 
 def _places(parts: Sequence[Reduction], causes: Sequence[str]) -> list[str]:

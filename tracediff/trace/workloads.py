@@ -36,6 +36,12 @@ def bucket(column: str) -> pl.Expr:
     )
 
 
+def half_octave(column: str) -> pl.Expr:
+    """Half powers of two: counts within a factor of 1.4 are alike. -1 of nothing, -2 of what is not known."""
+    value = pl.col(column)
+    return pl.when(value > 0).then((value.log(2) * 2).floor()).otherwise(-1).fill_null(-2)
+
+
 def class_name(rank: int) -> str:
     """The phase of a class in its export, given its place among those of most steps: `step`, `class-2`, `class-3`, ...
 
