@@ -122,7 +122,7 @@ def measured(
     loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
     found = [cells._phase_cells(frame, summed, layout, one, hosts, loose) for one in frame.phases]
-    shares = [(one.steps.share, one.steps.start_share, weighted) for one, weighted in found]
+    shares = [(one.steps.share, weighted) for one, weighted in found]
     whole = cells._mean(frame, layout, shares, hosts)
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)

@@ -53,7 +53,8 @@ def test_a_step_is_all_of_the_time_to_the_next_label(tmp_path):
     assert set(reduction.idle["thread"]) == {"executor"}
     assert reduction.coverage["kernels"] == "not_captured"
     assert len(reduction.kernels) == len(reduction.transitions) == 0
-    assert reduction.launch["kernels"].to_list() == reduction.launch["calls"].to_list() == [0]
+    assert reduction.strata["steps"].to_list() == [4, 1]  # the first step is a start
+    assert reduction.launch["kernels"].to_list() == reduction.launch["calls"].to_list() == [0, 0]
     assert "[step]" not in reduction.apis["api"].to_list()
     columns = reduction.periods.select("op_key", "ops", "copies", "start_up")
     assert columns.rows() == [(0, 0, 0, True)] + [(0, 0, 0, False)] * 4

@@ -49,8 +49,11 @@ def test_the_long_steps_that_a_run_begins_with_are_in_no_mean(first: tuple[int, 
         return begin + [step(100, ops=7, cells=[100]) for _ in range(12)]
 
     (phase,) = (frame := framed([one()], [one()])).phases
-    assert ns_of(frame, phase.start) == [sorted(first)] * 2
-    assert phase.start_part == pytest.approx(part)
+    start, begin = (phase.start, phase.begin) if part else (phase.begin, phase.start)
+    assert ns_of(frame, start) == [sorted(first)] * 2 and not begin.any()
+    assert phase.start_share == pytest.approx(part)
+    assert frame.begins.sum() == (0 if part else 2 * len(first))
+    assert ns_of(frame, frame.weight) == [sorted([100] * 12 + list(first) * bool(part))] * 2
     (found,) = measured([one()], [one()], idle=1).phases
     assert found.mean.estimate.baseline[0] == pytest.approx(
         100 if not part else (1200 + sum(first)) / (12 + len(first))
@@ -353,11 +356,9 @@ def test_everything_closes(sides, speed: bool):
     for one in found.phases:
         typical, tail, start = one.typical.estimate, one.tail.estimate, one.steps.start_share
         for side, name in enumerate(("baseline", "candidate")):
-            usual = (1 - start) * getattr(typical, name) + getattr(tail, name)
-            every = usual + start * one.start[side]
-            mean = every if one.steps.start_part else usual / (1 - start)  # without what a run begins with
-            assert getattr(one.mean.estimate, name) == near(mean)
-            means[side] += one.steps.share * every
+            usual, mean = (1 - start) * getattr(typical, name), getattr(one.mean.estimate, name)
+            assert usual + getattr(tail, name) + start * one.start[side] == near(mean)
+            means[side] += one.steps.share * mean
     whole = found.whole
     assert (whole.baseline, whole.candidate) == (near(means[0]), near(means[1]))
     assert whole.delta == near(means[1] - means[0])

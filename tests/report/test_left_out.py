@@ -109,14 +109,14 @@ def test_what_the_raw_means_differ_by() -> None:
 
     assert note(1.32, 2.35, 0) == (
         "As recorded, a mean step takes 10.0 -> 13.7 ms (+3.67 ms): "
-        "+2.35 ms at equal work (compared), +1.32 ms from another mix of requests."
+        "+2.35 ms at equal work (compared), +1.32 ms from a different batch mix."
     )
     assert note(-1, 3, 0.5) == (
         "As recorded, a mean step takes 10.0 -> 12.5 ms (+2.50 ms): +3.00 ms at equal work (compared), "
-        "-1.00 ms from another mix of requests, +0.500 ms from steps that were not compared."
+        "-1.00 ms from a different batch mix, +0.500 ms from steps that were not compared."
     )
     assert note(0.09, 3, 0).endswith(
-        ": +3.00 ms at equal work (compared), +0.090 ms from another mix of requests."
+        ": +3.00 ms at equal work (compared), +0.090 ms from a different batch mix."
     )
     assert note(0.009, 3, 0) == ""  # 13.0 ms, recorded and at equal work
 

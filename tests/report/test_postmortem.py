@@ -243,9 +243,9 @@ def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
     assert "GIL wait" not in one_sided or one_sided["GIL wait"][1] == "not ruled out"
     assert found["unattributed"][1:] == ["ruled out", "nothing is charged to it on either side"]
     # 12.4 us of 1,420.3 us are under 1 %
-    assert found["another batch mix"][1] == "ruled out"
+    assert found["different batch mix"][1] == "ruled out"
     mix = msgspec.structs.replace(sample.full().mix, batch_mix_ns=20_000.0)
-    assert rows(msgspec.structs.replace(sample.full(), mix=mix))["another batch mix"][1] == "not ruled out"
+    assert rows(msgspec.structs.replace(sample.full(), mix=mix))["different batch mix"][1] == "not ruled out"
 
 
 def test_what_differs_between_the_captures_is_apart() -> None:

@@ -62,7 +62,6 @@ def host_tables(
         "ranges": frame(db, sql("accounting/host_ranges")),
         "apis": frame(db, sql("accounting/host_apis")),
         "host_speed": _of_all_devices(frame(db, sql("accounting/host_speed")), periods),
-        "start": _of_all_devices(frame(db, sql("accounting/host_start")), periods),
         "gil": sums.sort("stratum", "thread"),
         "gil_pairs": _pairs(windows, places, threads, hosts),
         "gc": frame(db, sql("accounting/host_gc")),

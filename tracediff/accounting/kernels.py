@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 import duckdb
@@ -26,7 +27,7 @@ from tracediff.accounting.intervals import (
 )
 from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
-from tracediff.accounting.walk import Names
+from tracediff.accounting.walk import Names, Windows
 from tracediff.formats.capture import Capture
 from tracediff.kernels.names import normalise
 from tracediff.trace.layers import NO_LAYER, TENSORRT, layer_of
@@ -161,8 +162,8 @@ def _hash(*identity: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def new_kernels(timeline: Timeline, swept: list[Sweep]) -> pl.Series:
-    """start_up of `Reduction.periods`. Ops before the first whole period count as seen."""
+def new_kernels(timeline: Timeline, swept: list[Sweep]) -> npt.NDArray[np.bool_]:
+    """Whether each period is the first of its unit, or a kernel's name occurs in it for the first time. Ops before the first whole period count as seen."""
     is_kernel = timeline.keys["kind"].to_numpy() == _KERNEL
     name_of = timeline.keys["name"].rank("dense").to_numpy().astype(np.int64) - 1
     seen: dict[tuple[int, int], tuple[int, int]] = {}  # rank, name -> start of its first op, period or -1
@@ -184,7 +185,26 @@ def new_kernels(timeline: Timeline, swept: list[Sweep]) -> pl.Series:
         before += len(unit.step)
     column = np.concatenate(new)
     column[[period for _, period in seen.values() if period >= 0]] = True
-    return pl.Series("start_up", column)
+    return column
+
+
+# Calls that load code or make CUDA graphs: a program does not repeat them.
+_LOADS = re.compile("GraphInstantiate|BeginCapture|ModuleLoad|LibraryLoad")
+
+
+def loading_periods(timeline: Timeline, windows: Windows, threads: Collection[int]) -> Ints:
+    """The periods in whose steps known threads load code or make CUDA graphs."""
+    calls = timeline.calls
+    loads = np.array(
+        [number for number, (name, _) in timeline.api_names.items() if _LOADS.search(name)], np.int64
+    )
+    found = [np.empty(0, np.int64)]
+    for tid, mine in calls.of_thread.items():
+        if tid in threads:
+            start = calls.start[mine][np.isin(calls.name[mine], loads)]
+            found.append(windows.period(tid >> 24 & 0xFFFFFF, start).astype(np.int64))
+    periods = np.unique(np.concatenate(found))
+    return periods[periods >= 0]
 
 
 def common_sequences(

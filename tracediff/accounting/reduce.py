@@ -18,6 +18,7 @@ from tracediff.accounting.kernels import (
     common_sequences,
     launch_table,
     layer_tables,
+    loading_periods,
     new_kernels,
     op_bags,
     op_columns,
@@ -98,8 +99,14 @@ def _measure(
     first_of = np.cumsum([0, *(len(unit.step) for unit in timeline.units)]).tolist()
     sums = [op_sums(*each) for each in zip(timeline.units, swept, first_of, strict=False)]
     kernels = pl.concat(sums).drop("graph")
-    periods, strata = _with_strata(_with_classes(periods, kernels, timeline.keys))
+    periods = _with_classes(periods, kernels, timeline.keys)
+    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
+    loads = pl.col("period").is_in(loading_periods(timeline, windows, threads)).any().over(_STEP)
+    periods, strata = _with_strata(
+        periods.with_columns(start_up=pl.lit(new_kernels(timeline, swept)) | loads)
+    )
     stratum = periods["stratum"].to_numpy()
+    windows = dataclasses.replace(windows, strata=stratum)
     launch = [
         launch_table(unit, one, first, stratum, timeline)
         for unit, one, first in zip(timeline.units, swept, first_of, strict=False)
@@ -111,10 +118,7 @@ def _measure(
         for one in sums
     )
     del sums
-    windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
-    periods = periods.with_columns(
-        *op_columns(kernels, timeline.keys, len(periods)), new_kernels(timeline, swept)
-    )
+    periods = periods.with_columns(*op_columns(kernels, timeline.keys, len(periods)))
     sequences = common_sequences(timeline, swept, periods)
     layers = layer_tables(capture, ranges, timeline, swept)
     collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
@@ -136,9 +140,6 @@ def _measure(
     )
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)
-    periods = periods.with_columns(
-        start_up=pl.col("start_up") | pl.col("period").is_in(host.pop("start")["period"].implode())
-    )
     counted = count_tables(
         timeline, inside, op_periods, graph_kernels, copies, labels, names, host.pop("counts")
     )
@@ -282,12 +283,22 @@ def _with_classes(periods: pl.DataFrame, kernels: pl.DataFrame, keys: pl.DataFra
     return periods.with_columns(phase=pl.Series(phase))
 
 
+_STEP = ["pid", "step"]  # of all devices of a rank
+
+
 def _with_strata(periods: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The periods with their exact stratum, and the table of strata."""
-    strata = periods.group_by(SHAPE).len("steps").sort(SHAPE, nulls_last=True).with_row_index("stratum")
+    """The periods with their exact stratum, and the table of strata.
+
+    What a step starts up is no part of the work of its shape: such steps have strata of their own, and so has the first of each
+    device, on all devices of the rank.
+    """
+    first = pl.col("start_ns") == pl.col("start_ns").min().over("rank", "device")
+    started = periods.with_columns(starts=pl.col("start_up").any().over(_STEP), first=first.any().over(_STEP))
+    by = [*SHAPE, "starts", "first"]
+    strata = started.group_by(by).len("steps").sort(by, nulls_last=True).with_row_index("stratum")
     strata = strata.with_columns(pl.col("stratum").cast(pl.Int64), pl.col("steps").cast(pl.Int64))
-    table = periods.join(strata.drop("steps"), on=SHAPE, how="left", nulls_equal=True, maintain_order="left")
-    return table, strata
+    table = started.join(strata.drop("steps"), on=by, how="left", nulls_equal=True, maintain_order="left")
+    return table.drop("starts", "first"), strata.drop("starts", "first")
 
 
 def _residual(periods: pl.DataFrame) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import duckdb
@@ -52,31 +52,32 @@ from tracediff.trace.threads import LAUNCH, OTHER, SYNC, Calls, Launches, Places
 
 @dataclass(frozen=True)
 class Windows:
-    """For each process its windows in order: starts, ends (ns), strata, periods. Windows do not overlap.
+    """For each process its windows in order: starts, ends (ns), periods. Windows do not overlap.
 
     A window's period is that of the step on the first device of its rank (row of `Reduction.periods`).
     """
 
-    of_pid: dict[int, tuple[Ints, Ints, Ints, Ints]]
+    of_pid: dict[int, tuple[Ints, Ints, Ints]]
     ranks: frozenset[int]  # the processes that have steps of their own
+    strata: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of each period
 
     def stratum(self, pid: int, instant: Ints) -> Ints:
         """The stratum of the window of this process that each instant lies in, -1 outside all."""
         if pid not in self.of_pid:
             return np.full(len(instant), -1, np.int64)
-        start, end, stratum, _ = self.of_pid[pid]
+        start, end, period = self.of_pid[pid]
         if not len(start):
             return np.full(len(instant), -1, np.int64)
         at = np.searchsorted(start, instant, side="right") - 1
         inside = at >= 0
         inside &= instant < end[at]  # -1, the last one, is left out above
-        return np.where(inside, stratum[at], -1)
+        return np.where(inside, self.strata[period[at]], -1)
 
     def period(self, pid: int, instant: Ints) -> npt.NDArray[np.int32]:
         """The period of the window that each instant lies in, -1 outside all; instants in order: each window is looked up once."""
         if pid not in self.of_pid:
             return np.full(len(instant), -1, np.int32)
-        start, end, _, period = self.of_pid[pid]
+        start, end, period = self.of_pid[pid]
         edges = np.searchsorted(instant, np.stack((start, end), axis=1).reshape(-1))
         # before the first window, in it, between it and the second, ...
         many = np.diff(edges, prepend=0, append=len(instant))
@@ -88,12 +89,9 @@ class Windows:
         """Tables host_window (pid, start_ns, end_ns, stratum, period) and thread_role (tid, pid, role), and the macros over them."""
         many = [len(start) for start, *_ in self.of_pid.values()]
         pids = np.repeat(list(self.of_pid), many).astype(np.int64)
-        names = ("start_ns", "end_ns", "stratum", "period")
-        windows = {
-            name: np.concatenate([one[column] for one in self.of_pid.values()])
-            for column, name in enumerate(names)
-        }
-        create_table(db, "host_window", {"pid": pids, **windows})
+        start, end, period = (np.concatenate(one) for one in zip(*self.of_pid.values(), strict=True))
+        window = {"start_ns": start, "end_ns": end, "stratum": self.strata[period], "period": period}
+        create_table(db, "host_window", {"pid": pids, **window})
         found = list(threads.values())
         create_table(db, "thread_role", {
             "tid": np.array([one.tid for one in found], np.int64), "pid": np.array([one.pid for one in found], np.int64),
@@ -122,7 +120,7 @@ def active_windows(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame
         if not pids:
             continue
         counted = sorted(pids & windows.ranks) or sorted(pids)[:1]
-        strata = Counter(stratum for pid in counted for stratum in windows.of_pid[pid][2].tolist())
+        strata = Counter(one for pid in counted for one in windows.strata[windows.of_pid[pid][2]].tolist())
         rows += [(stratum, role, count) for stratum, count in sorted(strata.items())]
     return pl.DataFrame(
         rows, schema={"stratum": pl.Int64, "thread": pl.String, "windows": pl.Int64}, orient="row"
@@ -132,20 +130,20 @@ def active_windows(windows: Windows, threads: dict[int, Thread]) -> pl.DataFrame
 def host_windows(
     periods: pl.DataFrame, first_pid: int, threads: dict[int, Thread], left_out: Collection[int] = ()
 ) -> Windows:
-    """Host windows of the measured steps; a process without steps shares those of `first_pid`, a rank left out has none."""
+    """Host windows of the measured steps, their strata not yet known; a process without steps shares those of `first_pid`, a rank left out has none."""
     own = (
         periods.filter(pl.col("device") == pl.col("device").min().over("pid"))
-        .select("pid", "window_start", "window_end", "stratum", "period")
+        .select("pid", "window_start", "window_end", "period")
         .unique(["pid", "window_start"], maintain_order=True)
         .sort("pid", "window_start")
     )
-    of_pid: dict[int, tuple[Ints, Ints, Ints, Ints]] = {}
+    of_pid: dict[int, tuple[Ints, Ints, Ints]] = {}
     for pid in own["pid"].unique().to_list():
         mine = own.filter(pl.col("pid") == pid)
-        start, end, stratum, period = (mine[name].to_numpy() for name in own.columns[1:])
-        of_pid[pid] = start, end, stratum, period
+        start, end, period = (mine[name].to_numpy() for name in own.columns[1:])
+        of_pid[pid] = start, end, period
     shared = {thread.pid: of_pid[first_pid] for thread in threads.values() if thread.pid not in of_pid}
-    nothing = (np.empty(0, np.int64),) * 4
+    nothing = (np.empty(0, np.int64),) * 3
     return Windows({**shared, **dict.fromkeys(left_out, nothing), **of_pid}, frozenset(of_pid))
 
 

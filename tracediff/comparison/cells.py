@@ -162,7 +162,7 @@ class Part:
 
 @dataclass(frozen=True)
 class PhaseCells:
-    """The cells of one phase. mean: start included, but for what a run begins with; start: (sides, cells) of its start, 0 where it has none."""
+    """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none."""
 
     steps: PhaseSteps
     typical: Part
@@ -269,7 +269,7 @@ def measure(
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
     loose = _loose(kernels)
     found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
-    shares = [(one.steps.share, one.steps.start_share, weighted) for one, weighted in found]
+    shares = [(one.steps.share, weighted) for one, weighted in found]
     whole = _mean(frame, layout, shares, hosts)
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
@@ -373,7 +373,7 @@ def _phase_cells(
         Part.of("typical", _paired(frame, sample), noise, layout),
         # what rare steps take differs from run to run as waits do
         Part.of("tail", _paired(frame, tail), Noise(WAIT * np.abs(tail_means), host), layout),
-        _mean(frame, layout, [(1.0, phase.start_part, weighted)], hosts),
+        _mean(frame, layout, [(1.0, weighted)], hosts),
         start.means[:, :cells] if start is not None else np.zeros((len(frame.runs), cells)),
         (typical.runs[0], typical.runs[1]),
     )
@@ -422,19 +422,19 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
 def _mean(
     frame: Frame,
     layout: Layout,
-    phases: Sequence[tuple[float, float, _Weighted]],
+    phases: Sequence[tuple[float, _Weighted]],
     hosts: Hosts,
 ) -> Part:
-    """The mean over all steps of some phases. phases: share, share of its start, sums."""
+    """The mean over all steps of some phases. phases: share, sums."""
     cells, runs = len(layout.kinds), frame.runs
     values = [np.zeros((many, cells + 2)) for many in runs]
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
     unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
-    for share, start_part, one in phases:
-        usual = one.usual
-        parts = [(1 - start_part, one.rest)]
-        if one.start is not None and start_part:
-            parts.append((start_part, one.start))
+    for share, one in phases:
+        start_share, usual = one.phase.start_share, one.usual
+        parts = [(1 - start_share, one.rest)]
+        if one.start is not None:
+            parts.append((start_share, one.start))
         for part, sums in parts:
             for side, own in enumerate(sums.values):
                 # what a run without such steps would have taken, is the mean of its side
@@ -442,11 +442,11 @@ def _mean(
                 filled[sums.runs[side]] = own
                 values[side][:, : filled.shape[1]] += share * part * filled
         means += share * one.rest.means[:2, : cells + 1]
-        ordinary = share * (1 - start_part)
+        ordinary = share * (1 - start_share)
         tail = (one.rest.means - one.typical.means)[:2, :cells]
         scatter += (ordinary * usual * one.typical.means[:2, :cells]) ** 2 + (ordinary * WAIT * tail) ** 2
         if one.start is not None:
-            scatter += (share * start_part * WAIT * one.start.means[:2, :cells]) ** 2
+            scatter += (share * start_share * WAIT * one.start.means[:2, :cells]) ** 2
         for side, own in enumerate(one.rest.variance):
             variance[side] += ordinary**2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2

@@ -279,7 +279,7 @@ def notes_of_classes(sides: Sequence[Side]) -> list[Note]:
 
 @dataclass(frozen=True)
 class Strata:
-    """rows: of the report. keys: of each row, the value of `row` that its steps have in `steps`: every whole step of the sides."""
+    """rows: of the report. keys: of each row, the value of `row` that its steps have in `steps`: every whole step of the sides but what runs begin with."""
 
     rows: list[Stratum]
     keys: list[str]
@@ -289,8 +289,8 @@ class Strata:
 def build_strata(frame: Frame, min_steps: int = MIN_STEPS) -> Strata:
     """List the workloads of the sides, those with the most steps first."""
     sides = min(2, len(frame.runs))
-    steps = frame.steps.with_columns(
-        weight=pl.Series(frame.weight), klass=pl.Series(_classes(frame)), phased=pl.Series(_phased(frame))
+    steps = frame.regular.with_columns(
+        klass=pl.Series(_classes(frame)), phased=pl.col("phase").is_in([one.phase for one in frame.phases])
     ).filter(pl.col("side") < 2)
     side = pl.col("side")
     often = [(side == number).sum().over(SHAPE) >= min_steps * frame.runs[number] for number in range(sides)]
@@ -349,17 +349,12 @@ def _part(steps: int, mean_ns: float | None, total_ns: float) -> float:
     return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0
 
 
-def _phased(frame: Frame) -> list[bool]:
-    """Whether a step is of a phase that both sides have."""
-    return frame.steps["phase"].is_in([one.phase for one in frame.phases]).to_list()
-
-
 def _classes(frame: Frame) -> list[int]:
-    """The workload of each step within its phase."""
+    """The workload of each regular step within its phase."""
     found = np.zeros(len(frame.steps), np.int64)
     for one in frame.phases:
         found = np.where(frame.steps["phase"].to_numpy() == one.phase, one.klass, found)
-    return found.tolist()
+    return found[~frame.begins].tolist()
 
 
 def _why() -> pl.Expr:
@@ -400,7 +395,7 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
     """What the raw means of both sides differ by: `baseline_ns`, `candidate_ns` are the means at equal workload."""
     side, run = (frame.steps[name].to_numpy() for name in ("side", "run"))
     ns = frame.steps["ns"].to_numpy() / frame.units
-    kept = [(side == at) & np.isin(run, frame.kept(at)) for at in (0, 1)]
+    kept = [(side == at) & np.isin(run, frame.kept(at)) & ~frame.begins for at in (0, 1)]
     raw = [float(ns[mine].mean()) for mine in kept]
     compared = [float(ns[mine & (frame.weight > 0)].mean()) for mine in kept]
     speed, of_compared = candidate_ns - baseline_ns, compared[1] - compared[0]

@@ -36,6 +36,7 @@ from tracediff.comparison.places import (
     joined,
 )
 from tracediff.comparison.shown import FIRST, ROWS
+from tracediff.comparison.verdict import time_share
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
 from tracediff.model import (
@@ -772,9 +773,8 @@ def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
     """That the mix of steps changed; it is no part of any delta, which are all at equal workload."""
     if abs(mix.batch_mix_ns) < SURELY * mix.baseline_raw_ns:
         return []
-    steps, weight = measured.steps, measured.frame.weight[: len(measured.steps)]
-    ns, side = (steps[name].to_numpy() for name in ("ns", "side"))
-    if any(ns[(side == at) & (weight > 0)].sum() < MOSTLY * ns[side == at].sum() for at in (0, 1)):
+    shares = time_share(measured)
+    if min(shares.baseline, shares.candidate) < MOSTLY:
         return []
     return [
         Finding(

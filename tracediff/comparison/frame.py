@@ -3,9 +3,10 @@
 Steps are compared within their phase. Of a phase,
     start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
               is loaded; where they are most of a side's steps, of all phases, they are what its steps are like, and only the first one is a start
+    begin     the start, where it is one or two steps a run that would hide in the mean what the program then does: in no mean
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
-    rest      all but the start: the mean of a phase, at equal workload
+    rest      all but these: the mean of a phase, at equal workload
 The tail is what rare steps add to the mean of all steps: rest - typical, times the part of the steps that are no start. Each is a
 weighted sum over steps (see stats/workload.py).
 A capture without steps is one step of so many rounds (execution/ladder.py): all its sums are per round.
@@ -53,7 +54,7 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class PhaseSteps:
-    """The steps of one phase. typical, rest, start: what each row of `Frame.steps` counts for in the mean of its side.
+    """The steps of one phase. typical, rest, start, begin: what each row of `Frame.steps` counts for in the mean of its side.
 
     klass: the workload of each row. share: of the phase among all compared steps; start_share: of its start. workload: what the
     classes are (ops, requests, tokens, copies, none). steady: half of them launch what others do. judged: enough steps to say anything. repeated: the typical steps had been
@@ -64,6 +65,7 @@ class PhaseSteps:
     typical: Floats
     rest: Floats
     start: Floats
+    begin: Floats
     klass: Ints
     share: float
     start_share: float
@@ -72,7 +74,6 @@ class PhaseSteps:
     repeated: bool
     steady: bool
     steps: tuple[int, ...] = ()  # that are compared, a side
-    start_part: float = 0.0  # what the start counts for where the mean of the phase is judged: its share, or nothing (see `_begins`)
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
     )
@@ -134,6 +135,11 @@ class Frame:
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
 
     @cached_property
+    def begins(self) -> Bools:
+        """The steps that a run begins with, which are in no mean."""
+        return np.asarray(np.any([one.begin > 0 for one in self.phases], axis=0))
+
+    @cached_property
     def index(self) -> StepIndex:
         """Where the steps are."""
         return StepIndex(self.steps)
@@ -150,9 +156,14 @@ class Frame:
         return np.array(self.rounds or np.ones(sum(self.runs)))[self.run_number]
 
     @cached_property
+    def regular(self) -> pl.DataFrame:
+        """All steps but those that a run begins with, with their weight in the mean."""
+        return self.steps.with_columns(weight=pl.Series(self.weight)).filter(~pl.Series(self.begins))
+
+    @cached_property
     def compared(self) -> pl.DataFrame:
         """The steps that are compared, with their weight in the mean."""
-        return self.steps.with_columns(weight=pl.Series(self.weight)).filter(pl.col("weight") > 0)
+        return self.regular.filter(pl.col("weight") > 0)
 
     def first_uses(self) -> tuple[Floats, Floats]:
         """What the mean step of each run that counts gains for having more first uses than runs of both sides have, ns, (runs,) a side.
@@ -331,8 +342,8 @@ def build_frame(
             exit_code=4,
         )
     compared = np.any([one.inside for one in phases], axis=0)
-    _every_run(frame, compared)
     frame.phases = _with_shares(frame, phases, compared)
+    _every_run(frame, compared | frame.begins)
     return frame
 
 
@@ -400,13 +411,16 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     # a run without typical steps says nothing of what rare ones add
     known = np.bincount(frame.run_number, weights=typical_weight, minlength=sum(frame.runs)) > 0
     rest = rest & known[frame.run_number]
-    units = frame.units
+    # classes whose steps are all rare are compared as well
+    rest_weight = weights(every, rest, klass, class_shares(every, rest & (side < 2), klass))
+    nothing, units = np.zeros(len(side)), frame.units
+    begins = has_start and _begins(frame, starts, rest_weight)
     found = PhaseSteps(
         phase=phase,
         typical=typical_weight / units,
-        # classes whose steps are all rare are compared as well
-        rest=weights(every, rest, klass, class_shares(every, rest & (side < 2), klass)) / units,
-        start=starts / units if has_start else np.zeros(len(side)),
+        rest=rest_weight / units,
+        start=starts / units if has_start and not begins else nothing,
+        begin=starts / units if begins else nothing,
         klass=klass,
         share=1.0,
         start_share=0.0,
@@ -472,36 +486,35 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
 
 def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> list[PhaseSteps]:
     """The phases with their share of the compared steps, and the share of their start: means of both sides, of every run alike."""
-    side, run = frame.steps["side"].to_numpy(), frame.run_number
-
-    def part(some: Bools, of: Bools) -> float:
-        found = []
-        for one in range(min(2, len(frame.runs))):
-            runs = np.unique(run[of & (side == one)])
-            found.append(
-                np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs])
-            )
-        return float(np.mean(found))
-
     out = []
     for one in phases:
-        start = part(one.start > 0, one.inside) if (one.start > 0).any() else 0.0
-        steps = tuple(np.bincount(side[one.inside], minlength=len(frame.runs)).tolist())
-        counts = 0.0 if _begins(frame, one, start) else start
-        out.append(
-            replace(one, share=part(one.inside, compared), start_share=start, start_part=counts, steps=steps)
-        )
+        start = _part(frame, one.start > 0, one.inside) if (one.start > 0).any() else 0.0
+        steps = np.bincount(frame.steps["side"].to_numpy()[one.inside], minlength=len(frame.runs))
+        share = _part(frame, one.inside, compared)
+        out.append(replace(one, share=share, start_share=start, steps=tuple(steps.tolist())))
     return out
 
 
-def _begins(frame: Frame, phase: PhaseSteps, share: float) -> bool:
-    """Whether the start is the one or two long steps that a run begins with, which would hide in its mean what the program then does."""
+def _part(frame: Frame, some: Bools, of: Bools) -> float:
+    """The part of steps that are some of them: the mean of both sides, of every run alike."""
+    side, run = frame.steps["side"].to_numpy(), frame.run_number
+    found = []
+    for one in range(min(2, len(frame.runs))):
+        runs = np.unique(run[of & (side == one)])
+        found.append(
+            np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs])
+        )
+    return float(np.mean(found))
+
+
+def _begins(frame: Frame, start: Floats, rest: Floats) -> bool:
+    """Whether the start is the one or two long steps that a run begins with, which would hide in a mean what the program then does."""
     side, ns = frame.steps["side"].to_numpy(), frame.steps["ns"].to_numpy()
-    if np.bincount(frame.run_number[(phase.start > 0) & (side < 2)], minlength=1).max() > _BEGIN:
+    if np.bincount(frame.run_number[(start > 0) & (side < 2)], minlength=1).max() > _BEGIN:
         return False
-    usual = [float((phase.rest * ns)[side == one].sum()) for one in range(min(2, len(frame.runs)))]
-    longer = [float((phase.start * ns)[side == one].sum()) - of for one, of in enumerate(usual)]
-    return share * max(map(abs, longer)) > LITTLE * max(usual)
+    usual = [float((rest * ns)[side == one].sum()) for one in range(min(2, len(frame.runs)))]
+    longer = [float((start * ns)[side == one].sum()) - of for one, of in enumerate(usual)]
+    return _part(frame, start > 0, start + rest > 0) * max(map(abs, longer)) > LITTLE * max(usual)
 
 
 def _every_run(frame: Frame, compared: Bools) -> None:

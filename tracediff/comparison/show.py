@@ -78,7 +78,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     side, frame = _frame(side)
     sides, rung = (side,), rung_of((side,), frame)
     strata = build_strata(frame)
-    steps, located = frame.steps, frame.compared
+    steps, located = frame.regular, frame.compared
+    begun = frame.steps.filter(pl.Series(frame.begins))["ns"]
     idle = idle_rows(sides, with_gil=True)
     kernels = kernel_cells(sides, frame)
     layers = layer_cells(sides, frame, kernels)
@@ -97,7 +98,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     kernel_list = _kernels(kernels, means, layout, strata_of_rows(kernels, strata), launches)
     ranges = [row for row in tables.range_rows(standardised) if row.baseline]
     gaps, gaps_left_out = tables.gap_rows(standardised)
-    samples, samples_left_out = tables.samples(steps)
+    samples, samples_left_out = tables.samples(frame.steps)
     threads = tables.threads(standardised)
     launch = tables.launch(standardised, (accounting,))
     joint = tables.joint_steps(located)
@@ -125,6 +126,8 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
             time_in_mean=float(located["ns"].sum()) / float(steps["ns"].sum()),
             median_ns=float(np.median(steps["ns"].to_numpy())),
             raw_runs_ns=steps.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list(),
+            begins=len(begun),
+            begin_ns=float(begun.mean() or 0),
         ),
         accounting=[
             ShowCategory(
@@ -134,7 +137,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
             for cell in [layout.categories[name]]
         ],
         residual_ns=max(part.residual_ns for part in side.parts),
-        stops=stops_of_one(steps.filter(phase=_main_phase(steps))),
+        stops=stops_of_one(frame.steps.filter(phase=_main_phase(steps))),
         idle=causes,
         advice=advice(
             side, [row for _, row in kernel_list], ranges, launch.baseline, step_ns, step_ns - busy

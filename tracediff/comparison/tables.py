@@ -135,10 +135,11 @@ class StandardisedMeans:
         return windows.select(*_STRATUM, "thread", share=pl.col("steps") / pl.col("windows"))
 
     def _steps(self) -> pl.DataFrame:
-        """Every whole step of both sides with its weight in the mean."""
-        steps = with_own(self._frame.steps.with_columns(weight=pl.Series(self._frame.weight)))
-        return steps.filter(pl.col("side") < 2).select(
-            *_PART, "period", *_UNIT, "phase", "ns", "own_ns", "weight"
+        """Every whole step of both sides, but what runs begin with, with its weight in the mean."""
+        return (
+            with_own(self._frame.regular)
+            .filter(pl.col("side") < 2)
+            .select(*_PART, "period", *_UNIT, "phase", "ns", "own_ns", "weight")
         )
 
     def _first_ranks(self) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
@@ -190,16 +191,15 @@ def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
 
 
 def time_share(measured: Measured) -> Shares:
-    """The part of each side's step time that is compared."""
-    side, ns = (measured.steps[name].to_numpy() for name in ("side", "ns"))
-    compared = measured.frame.weight[: len(side)] > 0
-    shares = [float(ns[(side == one) & compared].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
+    """The part of each side's step time that is compared, of all but what its runs begin with."""
+    side, ns, weight = (measured.frame.regular[name].to_numpy() for name in ("side", "ns", "weight"))
+    shares = [float(ns[(side == one) & (weight > 0)].sum() / max(ns[side == one].sum(), 1)) for one in (0, 1)]
     return Shares(*shares)
 
 
 def raw_change(measured: Measured) -> float:
-    """What the mean of all steps of the runs that count changed by, as a part of the baseline's."""
-    side, run, ns = (measured.steps[name].to_numpy() for name in ("side", "run", "ns"))
+    """What the mean of all steps of the runs that count, but for what these begin with, changed by, as a part of the baseline's."""
+    side, run, ns = (measured.frame.regular[name].to_numpy() for name in ("side", "run", "ns"))
     one, other = (float(ns[(side == at) & np.isin(run, measured.frame.kept(at))].mean()) for at in (0, 1))
     return (other - one) / one if one else 0.0
 
@@ -394,14 +394,20 @@ def phase_fields(
     measured: Measured, one: PhaseCells, verdict: Mapping[str, Verdict], of: Literal["typical", "mean"]
 ) -> dict[str, Any]:
     """What `model.Phase` says of a compared phase. `of`: the step that its verdict is of."""
-    every = measured.steps
+    every = measured.frame.regular
     side, mine = every["side"].to_numpy(), every["phase"].to_numpy() == one.steps.phase
     ns = every["ns"].to_numpy()
     share = [float(ns[mine & (side == at)].sum() / max(ns[side == at].sum(), 1)) for at in (0, 1)]
-    start = None
-    if one.steps.start_share:
-        before, after = (float(one.start[at, STEP]) for at in (0, 1))
+    start, begins = None, None
+    every, first = measured.frame.steps, one.steps.start + one.steps.begin
+    if first.any():
+        before, after = (
+            float((first * every["ns"].to_numpy())[every["side"].to_numpy() == at].sum()) for at in (0, 1)
+        )
         start = Change(before, after, after - before)
+    if one.steps.begin.any():
+        begun = every.filter(pl.Series(one.steps.begin > 0))["side"]
+        begins = Pair(*(int((begun == at).sum()) for at in (0, 1)))
     return {
         "verdict": verdict[of],
         "verdict_of": of,
@@ -411,6 +417,7 @@ def phase_fields(
         "start": start,
         "share": one.steps.share,
         "start_share": one.steps.start_share,
+        "begins": begins,
         "time_share": Shares(*share),
         "runs": Pair(*one.runs),
         "steps": Pair(*one.steps.steps[:2]),

@@ -228,7 +228,10 @@ class Phase(PhaseTimes, frozen=True):
     tail: Delta | None = None
     start: Change | None = None
     share: float = 0.0  # of the compared steps
-    start_share: float = 0.0  # of the phase's steps
+    start_share: float = 0.0  # of the phase's steps; 0: the start is in no mean
+    begins: Pair | None = (
+        None  # steps of the start, where it is one or two long steps a run, which are in no mean
+    )
     time_share: Shares | None = None  # of the time of all whole steps
     runs: Pair | None = None
     steps: Pair | None = None  # that are compared

@@ -55,6 +55,10 @@ class ShowStep(msgspec.Struct, frozen=True):
     time_in_mean: float  # share of the time of all whole steps, 0 to 1
     median_ns: float = 0.0  # of all whole steps
     raw_runs_ns: list[float] = []  # of each run as it ran: `runs_ns` are at equal workload
+    begins: int = (
+        0  # long steps at the start of runs, which are in no mean, nor in the times of all whole steps above
+    )
+    begin_ns: float = 0.0  # mean of these
 
 
 class ShowCategory(msgspec.Struct, frozen=True):

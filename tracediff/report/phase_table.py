@@ -11,6 +11,7 @@ from typing import Literal
 from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
 from tracediff.model.common import Interval
 from tracediff.report import units, words
+from tracediff.report.grammar import say
 
 Kind = Literal["typical", "mean", "start", "all"]
 NAMES: dict[str, str] = {
@@ -109,7 +110,8 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     if mean is not None and (of_mean or _differs(mean, typical)):
         out.append(PhaseLine(phase.phase, "mean", mean, scale, verdict if of_mean else None, _beyond(mean)))
     if start is not None:
-        part = f"{units.share(phase.start_share)} of steps"
+        share = f"{units.share(phase.start_share)} of steps"
+        part = say("begun_row", steps=_pair(phase.begins)) if phase.begins else share
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
 

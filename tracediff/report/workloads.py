@@ -60,10 +60,10 @@ def _of(label: str, noun: str) -> str:
     return f"{label} {noun}" if label == "1" else f"{label} {noun}s"
 
 
-def left_out(result: Result | Show) -> list[str]:
-    """One sentence per workload, those with the most step time first, and one for all small ones; empty where every step counts."""
-    two = isinstance(result, Result)
-    out = [one for one in result.strata if not one.compared]
+def left_out(report: Result | Show) -> list[str]:
+    """One sentence per workload, those with the most step time first, one for all small ones, and what runs begin with; empty where every step counts."""
+    two = isinstance(report, Result)
+    out = [one for one in report.strata if not one.compared]
     out.sort(key=lambda one: -max(_share(one, side) for side in _SIDES))
     size = _of_both if two else _of_one
     named = min(_NAMED_IN_TEXT, sum(most_of(one) >= _WORTH_A_NAME for one in out))
@@ -74,7 +74,25 @@ def left_out(result: Result | Show) -> list[str]:
         texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
     elif out[named:]:
         texts.append(f"{size(out)} {_summed(out)}")
-    return [say("not_compared" if two else "not_in_the_mean", text=text) for text in texts]
+    said = [say("not_compared" if two else "not_in_the_mean", text=text) for text in texts]
+    return [*said, *(_begun_of_both(report) if isinstance(report, Result) else _begun(report))]
+
+
+def _begun(report: Show) -> list[str]:
+    """The steps that runs begin with, which are in no mean."""
+    many, ns = report.step.begins, report.step.begin_ns
+    steps, time = units.counted(many, "step"), units.prose([ns]).size(ns)
+    return [say("begun", steps=steps, time=time)] if many else []
+
+
+def _begun_of_both(result: Result) -> list[str]:
+    said = []
+    for phase in result.phases:
+        if phase.begins is not None and phase.start is not None:
+            before, after = phase.start.baseline_ns, phase.start.candidate_ns
+            steps = f"{units.pair(phase.begins.baseline, phase.begins.candidate)} {units.step(phase.phase)}s"
+            said.append(say("begun", steps=steps, time=units.both(before, after).both(before, after)))
+    return said
 
 
 def _called(stratum: Stratum) -> str:
@@ -141,7 +159,7 @@ def mix_note(result: Result) -> str:
     least = _MIX * max(mix.baseline_raw_ns, mix.candidate_raw_ns)
     parts = {
         "raw_equal": mix.speed_ns,
-        "raw_requests" if _requests_known(result) else "raw_steps": mix.batch_mix_ns,
+        "raw_mix": mix.batch_mix_ns,
         _first_uses_moved(result): mix.first_uses_ns,
         "raw_left": mix.not_compared_ns,
     }
@@ -167,11 +185,6 @@ def _first_uses_moved(result: Result) -> str:
         return "raw_first_uses"
     rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
     return "raw_other_uses" if rate * ns <= 0 else "raw_more_uses" if ns > 0 else "raw_fewer_uses"
-
-
-def _requests_known(result: Result) -> bool:
-    """Whether the steps' labels count requests."""
-    return any(count not in ("?", "0") for one in result.strata for count in (one.ctx_reqs, one.gen_reqs))
 
 
 # What share of each side's step time the numbers speak of: a bar a side, with names beside it.
