@@ -25,7 +25,7 @@ from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
-from tracediff.model import Mix, Note, Pair, Stratum
+from tracediff.model import Change, Mix, Note, Pair, Stratum
 from tracediff.stats.tests import ENOUGH, MOSTLY
 from tracediff.trace.workloads import (
     ALIKE,
@@ -395,13 +395,16 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
     """What the raw means of both sides differ by: `baseline_ns`, `candidate_ns` are the means at equal workload."""
     side, run = (frame.steps[name].to_numpy() for name in ("side", "run"))
     ns = frame.steps["ns"].to_numpy() / frame.units
-    kept = [(side == at) & np.isin(run, frame.kept(at)) & ~frame.begins for at in (0, 1)]
+    kept = [(side == at) & np.isin(run, frame.kept(at)) for at in (0, 1)]
+    begun = [ns[mine & frame.begins] for mine in kept]
+    kept = [mine & ~frame.begins for mine in kept]
     raw = [float(ns[mine].mean()) for mine in kept]
     compared = [float(ns[mine & (frame.weight > 0)].mean()) for mine in kept]
     speed, of_compared = candidate_ns - baseline_ns, compared[1] - compared[0]
-    begun, more = frame.first_uses()
-    often = float(more.mean() - begun.mean())
+    fewer, more = frame.first_uses()
+    often = float(more.mean() - fewer.mean())
     starts = np.any([one.start > 0 for one in frame.phases], axis=0)
+    before, after = (float(one.mean()) if len(one) else 0.0 for one in begun)
     return Mix(
         raw[0],
         raw[1],
@@ -410,6 +413,8 @@ def mix(frame: Frame, baseline_ns: float, candidate_ns: float) -> Mix:
         raw[1] - raw[0] - of_compared,
         often,
         Pair(*(int((starts & mine).sum()) for mine in kept)),
+        Pair(len(begun[0]), len(begun[1])),
+        Change(before, after, after - before),
     )
 
 

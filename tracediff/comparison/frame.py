@@ -3,7 +3,7 @@
 Steps are compared within their phase. Of a phase,
     start     the first step of a capture, and steps in which a kernel's name occurs for the first time, a CUDA graph is made or code
               is loaded; where they are most of a side's steps, of all phases, they are what its steps are like, and only the first one is a start
-    begin     the start, where it is one or two steps a run that would hide in the mean what the program then does: in no mean
+    begin     of the start one or two steps a run, where they would hide in a mean what the program then does: in no mean
     typical   of the rest, those whose ops were launched before (where there are enough), without the quarters of each run that are
               slowest and fastest for their workload
     rest      all but these: the mean of a phase, at equal workload
@@ -54,7 +54,7 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class PhaseSteps:
-    """The steps of one phase. typical, rest, start, begin: what each row of `Frame.steps` counts for in the mean of its side.
+    """The steps of one phase. typical, rest, start: what each row of `Frame.steps` counts for in the mean of its side.
 
     klass: the workload of each row. share: of the phase among all compared steps; start_share: of its start. workload: what the
     classes are (ops, requests, tokens, copies, none). steady: half of them launch what others do. judged: enough steps to say anything. repeated: the typical steps had been
@@ -65,7 +65,6 @@ class PhaseSteps:
     typical: Floats
     rest: Floats
     start: Floats
-    begin: Floats
     klass: Ints
     share: float
     start_share: float
@@ -119,6 +118,7 @@ class Frame:
     rounds: tuple[
         float, ...
     ] = ()  # of each run, numbered over all sides, where its only step is many of them
+    begins: Bools = field(default_factory=lambda: np.empty(0, np.bool_))  # the steps that a run begins with
 
     def kept(self, side: int) -> list[int]:
         """The numbers of the runs of a side that count."""
@@ -133,11 +133,6 @@ class Frame:
     def weight(self) -> Floats:
         """What each step counts for in the mean of its side, over all phases; 0: not compared."""
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
-
-    @cached_property
-    def begins(self) -> Bools:
-        """The steps that a run begins with, which are in no mean."""
-        return np.asarray(np.any([one.begin > 0 for one in self.phases], axis=0))
 
     @cached_property
     def index(self) -> StepIndex:
@@ -326,12 +321,20 @@ def build_frame(
         used &= (steps["side"].to_numpy() != side) | (steps["run"].to_numpy() != run)
     sides = min(2, len(runs))
     phases: list[PhaseSteps] = []
+    begins, alone = np.zeros(len(steps), np.bool_), np.zeros(len(steps), np.bool_)
     for phase in sorted(steps["phase"].unique()):
         mine = (steps["phase"].to_numpy() == phase) & used
         counts = [int((mine & (steps["side"].to_numpy() == side)).sum()) for side in range(sides)]
+        start = _starts(frame, mine)
         if phase == IRREGULAR or not all(counts):
+            alone |= start
             continue
-        found, said = _phase(frame, phase, mine, min_steps)
+        found, said = _phase(frame, phase, mine, start, min_steps)
+        if not found.start.any():
+            alone |= start
+        elif _hide(frame, start, found.rest > 0):
+            begins |= start
+            found = replace(found, start=np.zeros(len(steps)))
         notes += said
         phases.append(found)
     if not phases:
@@ -342,8 +345,11 @@ def build_frame(
             exit_code=4,
         )
     compared = np.any([one.inside for one in phases], axis=0)
-    frame.phases = _with_shares(frame, phases, compared)
-    _every_run(frame, compared | frame.begins)
+    alone &= _early(steps) & ~compared
+    if alone.any() and _hide(frame, alone, compared):
+        begins |= alone
+    frame.phases, frame.begins = _with_shares(frame, phases, compared), begins
+    _every_run(frame, compared | begins)
     return frame
 
 
@@ -371,9 +377,10 @@ def _starts(frame: Frame, mine: Bools) -> Bools:
     return np.asarray(every)
 
 
-def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[PhaseSteps, list[str]]:
+def _phase(
+    frame: Frame, phase: str, mine: Bools, start: Bools, min_steps: int
+) -> tuple[PhaseSteps, list[str]]:
     steps, notes = frame.steps, []
-    start = _starts(frame, mine)
     again = mine & ~start & steps["again"].to_numpy()
     rest = mine & ~start
     side = steps["side"].to_numpy()
@@ -411,16 +418,13 @@ def _phase(frame: Frame, phase: str, mine: Bools, min_steps: int) -> tuple[Phase
     # a run without typical steps says nothing of what rare ones add
     known = np.bincount(frame.run_number, weights=typical_weight, minlength=sum(frame.runs)) > 0
     rest = rest & known[frame.run_number]
-    # classes whose steps are all rare are compared as well
-    rest_weight = weights(every, rest, klass, class_shares(every, rest & (side < 2), klass))
-    nothing, units = np.zeros(len(side)), frame.units
-    begins = has_start and _begins(frame, starts, rest_weight)
+    units = frame.units
     found = PhaseSteps(
         phase=phase,
         typical=typical_weight / units,
-        rest=rest_weight / units,
-        start=starts / units if has_start and not begins else nothing,
-        begin=starts / units if begins else nothing,
+        # classes whose steps are all rare are compared as well
+        rest=weights(every, rest, klass, class_shares(every, rest & (side < 2), klass)) / units,
+        start=starts / units if has_start else np.zeros(len(side)),
         klass=klass,
         share=1.0,
         start_share=0.0,
@@ -486,35 +490,41 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
 
 def _with_shares(frame: Frame, phases: list[PhaseSteps], compared: Bools) -> list[PhaseSteps]:
     """The phases with their share of the compared steps, and the share of their start: means of both sides, of every run alike."""
+    side, run = frame.steps["side"].to_numpy(), frame.run_number
+
+    def part(some: Bools, of: Bools) -> float:
+        found = []
+        for one in range(min(2, len(frame.runs))):
+            runs = np.unique(run[of & (side == one)])
+            found.append(
+                np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs])
+            )
+        return float(np.mean(found))
+
     out = []
     for one in phases:
-        start = _part(frame, one.start > 0, one.inside) if (one.start > 0).any() else 0.0
-        steps = np.bincount(frame.steps["side"].to_numpy()[one.inside], minlength=len(frame.runs))
-        share = _part(frame, one.inside, compared)
-        out.append(replace(one, share=share, start_share=start, steps=tuple(steps.tolist())))
+        start = part(one.start > 0, one.inside) if (one.start > 0).any() else 0.0
+        steps = tuple(np.bincount(side[one.inside], minlength=len(frame.runs)).tolist())
+        out.append(replace(one, share=part(one.inside, compared), start_share=start, steps=steps))
     return out
 
 
-def _part(frame: Frame, some: Bools, of: Bools) -> float:
-    """The part of steps that are some of them: the mean of both sides, of every run alike."""
-    side, run = frame.steps["side"].to_numpy(), frame.run_number
-    found = []
-    for one in range(min(2, len(frame.runs))):
-        runs = np.unique(run[of & (side == one)])
-        found.append(
-            np.mean([(some & (run == number)).sum() / (of & (run == number)).sum() for number in runs])
-        )
-    return float(np.mean(found))
-
-
-def _begins(frame: Frame, start: Floats, rest: Floats) -> bool:
-    """Whether the start is the one or two long steps that a run begins with, which would hide in a mean what the program then does."""
+def _hide(frame: Frame, start: Bools, rest: Bools) -> bool:
+    """Whether steps are so few a run, and so long, that their mean with the rest would hide what the program then does."""
     side, ns = frame.steps["side"].to_numpy(), frame.steps["ns"].to_numpy()
-    if np.bincount(frame.run_number[(start > 0) & (side < 2)], minlength=1).max() > _BEGIN:
+    if np.bincount(frame.run_number[start & (side < 2)], minlength=1).max() > _BEGIN:
         return False
-    usual = [float((rest * ns)[side == one].sum()) for one in range(min(2, len(frame.runs)))]
-    longer = [float((start * ns)[side == one].sum()) - of for one, of in enumerate(usual)]
-    return _part(frame, start > 0, start + rest > 0) * max(map(abs, longer)) > LITTLE * max(usual)
+    for one in range(min(2, len(frame.runs))):
+        begun, usual = ns[start & (side == one)], ns[rest & (side == one)]
+        if len(begun) and abs(np.append(usual, begun).mean() - usual.mean()) > LITTLE * usual.mean():
+            return True
+    return False
+
+
+def _early(steps: pl.DataFrame) -> Bools:
+    """The first steps of each export."""
+    unit = ["side", "run", "part", "rank", "device"]
+    return np.asarray(steps.select(pl.col("start_ns").rank().over(unit) <= _BEGIN).to_series().to_numpy())
 
 
 def _every_run(frame: Frame, compared: Bools) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
@@ -398,16 +397,10 @@ def phase_fields(
     side, mine = every["side"].to_numpy(), every["phase"].to_numpy() == one.steps.phase
     ns = every["ns"].to_numpy()
     share = [float(ns[mine & (side == at)].sum() / max(ns[side == at].sum(), 1)) for at in (0, 1)]
-    start, begins = None, None
-    every, first = measured.frame.steps, one.steps.start + one.steps.begin
-    if first.any():
-        before, after = (
-            float((first * every["ns"].to_numpy())[every["side"].to_numpy() == at].sum()) for at in (0, 1)
-        )
+    start = None
+    if one.steps.start_share:
+        before, after = (float(one.start[at, STEP]) for at in (0, 1))
         start = Change(before, after, after - before)
-    if one.steps.begin.any():
-        begun = every.filter(pl.Series(one.steps.begin > 0))["side"]
-        begins = Pair(*(int((begun == at).sum()) for at in (0, 1)))
     return {
         "verdict": verdict[of],
         "verdict_of": of,
@@ -417,7 +410,6 @@ def phase_fields(
         "start": start,
         "share": one.steps.share,
         "start_share": one.steps.start_share,
-        "begins": begins,
         "time_share": Shares(*share),
         "runs": Pair(*one.runs),
         "steps": Pair(*one.steps.steps[:2]),

@@ -228,10 +228,7 @@ class Phase(PhaseTimes, frozen=True):
     tail: Delta | None = None
     start: Change | None = None
     share: float = 0.0  # of the compared steps
-    start_share: float = 0.0  # of the phase's steps; 0: the start is in no mean
-    begins: Pair | None = (
-        None  # steps of the start, where it is one or two long steps a run, which are in no mean
-    )
+    start_share: float = 0.0  # of the phase's steps
     time_share: Shares | None = None  # of the time of all whole steps
     runs: Pair | None = None
     steps: Pair | None = None  # that are compared
@@ -276,13 +273,14 @@ class Stratum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """Raw means over all whole steps of the runs that count, and what their difference is made of.
+    """Raw means over all whole steps of the runs that count, but for those that begin a run, and what their difference is made of.
 
     speed_ns: of the compared steps, at equal workload. batch_mix_ns: the compared steps are of other workloads on each side.
     first_uses_ns: first uses of kernels occur more or less often; in the other means both sides have them equally often. starts: so
     many steps that are compared have some.
     not_compared_ns: the steps that were not compared move the means; the same workload may have become slower in them, so that no
     part of it is called a mix.
+    begins: one or two long steps a run that it begins with, which are in no mean; begin: their own means, 0 of none.
     """
 
     baseline_raw_ns: float
@@ -292,6 +290,8 @@ class Mix(msgspec.Struct, frozen=True):
     not_compared_ns: float = 0.0
     first_uses_ns: float = 0.0
     starts: Pair | None = None
+    begins: Pair | None = None
+    begin: Change | None = None
 
 
 # What somebody who knows these programs would add to the causes: facts, from which report/phrases.py writes sentences.

@@ -59,7 +59,10 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    step = result.step
+    step, begins, begin = result.step, result.mix.begins, result.mix.begin
+    if begin is not None and begins is not None and begins.baseline and begins.candidate:
+        scale = units.scale_for([begin.baseline_ns, begin.candidate_ns])
+        out.append(PhaseLine("", "start", begin, scale, steps=say("begun_row", steps=_pair(begins))))
     return [
         *out,
         PhaseLine(
@@ -110,8 +113,7 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
     if mean is not None and (of_mean or _differs(mean, typical)):
         out.append(PhaseLine(phase.phase, "mean", mean, scale, verdict if of_mean else None, _beyond(mean)))
     if start is not None:
-        share = f"{units.share(phase.start_share)} of steps"
-        part = say("begun_row", steps=_pair(phase.begins)) if phase.begins else share
+        part = f"{units.share(phase.start_share)} of steps"
         out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
     return out
 

@@ -86,13 +86,16 @@ def _begun(report: Show) -> list[str]:
 
 
 def _begun_of_both(result: Result) -> list[str]:
-    said = []
-    for phase in result.phases:
-        if phase.begins is not None and phase.start is not None:
-            before, after = phase.start.baseline_ns, phase.start.candidate_ns
-            steps = f"{units.pair(phase.begins.baseline, phase.begins.candidate)} {units.step(phase.phase)}s"
-            said.append(say("begun", steps=steps, time=units.both(before, after).both(before, after)))
-    return said
+    many, times = result.mix.begins, result.mix.begin
+    if many is None or times is None or not (many.baseline or many.candidate):
+        return []
+    ns = [
+        time
+        for steps, time in ((many.baseline, times.baseline_ns), (many.candidate, times.candidate_ns))
+        if steps
+    ]
+    steps = f"{units.pair(many.baseline, many.candidate)} steps"
+    return [say("begun", steps=steps, time=units.prose(ns).both(ns[0], ns[-1]))]
 
 
 def _called(stratum: Stratum) -> str:
