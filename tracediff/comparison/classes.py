@@ -349,12 +349,12 @@ def _part(steps: int, mean_ns: float | None, total_ns: float) -> float:
     return steps * mean_ns / total_ns if mean_ns is not None and total_ns else 0.0
 
 
-def _classes(frame: Frame) -> list[int]:
+def _classes(frame: Frame) -> Ints:
     """The workload of each regular step within its phase."""
     found = np.zeros(len(frame.steps), np.int64)
     for one in frame.phases:
         found = np.where(frame.steps["phase"].to_numpy() == one.phase, one.klass, found)
-    return found[~frame.begins].tolist()
+    return np.asarray(found[~frame.begins])
 
 
 def _why() -> pl.Expr:

@@ -127,7 +127,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
             median_ns=float(np.median(steps["ns"].to_numpy())),
             raw_runs_ns=steps.group_by("run").agg(pl.col("ns").mean()).sort("run")["ns"].to_list(),
             begins=len(begun),
-            begin_ns=float(begun.mean() or 0),
+            begin_ns=float(begun.to_numpy().mean()) if len(begun) else 0.0,
         ),
         accounting=[
             ShowCategory(
