@@ -26,13 +26,15 @@ def serving(
     gil: bool = False,
     gc_us: float = 0.0,
     graph: bool = True,
+    load_us: float = 0.0,
 ) -> TraceBuilder:
     """Steps of `_schedule` (host only), then kernels launched together at its end, then a synchronising call.
 
         thread  |label n ... ---------------------------------------------|label n + 1
                 |_schedule (schedule_us)|launch 5 us|sync until the last kernel ends
         device                             2 us|kernel|kernel|kernel|
-    One step lasts schedule + 5 + 2 + kernels * kernel_us, whatever the others are: `step_ns`.
+    One step lasts schedule + 5 + 2 + kernels * kernel_us, whatever the others are: `step_ns`. With `load_us` the first one goes on to
+    `_load` for so long, and to launch one kernel more.
     """
     rng = np.random.default_rng(seed)
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
@@ -57,6 +59,12 @@ def serving(
                 graph_node=100 + node if graph else None,
             )
             at += int(kernel_us * US)
+        if load_us and not number:
+            ready = at + int(load_us * US)
+            trace.range(1, "_load", at, ready)
+            trace.api(1, "cudaLaunchKernel", ready, ready + 5 * US, corr=steps + 2)
+            trace.kernel(steps + 2, ready + 7 * US, ready + 7 * US + int(kernel_us * US), name="loaded")
+            launched, at = ready + 5 * US, ready + 7 * US + int(kernel_us * US)
         trace.api(1, "cudaStreamSynchronize", launched, at)
         trace.range(1, label(number, gen=gen), begin, at)
         if gil:

@@ -143,3 +143,7 @@ def test_gates_on_copies_count_no_memsets(tmp_path: Path):
     assert [one.outcome for one in said.values()] == ["failed", "passed", "failed"]
     assert said["copies:+0"].message == "copies +1 per step (+100 %) exceeds 0 per step"
     assert (said["copied_bytes:+20%"].baseline, said["copied_bytes:+20%"].delta) == (4096, 1024)
+    assert (
+        said["copied_bytes:+20%"].message
+        == "copied_bytes +1.0 kB per step (+25.0 %) exceeds 819 B per step"  # a fifth of 4096
+    )

@@ -13,6 +13,7 @@ from tests.comparing import compare
 from tests.serving import serving, step_ns
 from tests.tiny import STEP, label, reduced
 from tracediff.execution.sides import Run, Side
+from tracediff.model import Change, Pair, Shares
 
 US = 1000
 
@@ -71,6 +72,29 @@ def test_gaps(compared_traces):
     assert rows["launch_api", STEP].baseline.ns_per_step == us(5)
     assert rows["launch_latency", STEP].baseline.ns_per_step == us(2)
     assert len(rows) == 3
+
+
+def test_what_a_run_begins_with_is_in_no_table(compared_traces):
+    """The first step of both sides loads for 20 and 30 ms, then launches one kernel more: 707 us are 20.914 and 30.914 ms."""
+    result = compared_traces(serving(load_us=20_000), serving(load_us=30_000, schedule_us=150))
+    assert (result.step.baseline_ns, result.step.candidate_ns) == (us(707), us(757))
+    assert (result.mix.baseline_raw_ns, result.mix.candidate_raw_ns) == (us(707), us(757))
+    assert (result.mix.begins, result.mix.begin) == (Pair(1, 1), Change(us(20_914), us(30_964), us(10_050)))
+    assert (result.mix.starts, result.mix.not_compared_ns) == (Pair(0, 0), us(0))
+    assert (result.step.time_share, [row.compared for row in result.strata]) == (Shares(1, 1), [True])
+    (phase,) = result.phases
+    assert (phase.start, phase.baseline.steps, phase.baseline.p99_ns) == (None, 11, us(707))
+    rows = {(row.cause, row.range): row.baseline.ns_per_step for row in result.gaps}
+    assert rows == {
+        ("host_work", "_schedule"): us(100),
+        ("launch_api", STEP): us(5),
+        ("launch_latency", STEP): us(2),
+    }
+    for cause, ns in result.accounting.baseline.items():
+        assert sum(of for (name, _), of in rows.items() if name == cause) == us(ns / US) or cause == "compute"
+    assert "_load" not in {row.range for row in result.ranges}
+    assert "loaded" not in {name for row in result.kernels for name in row.baseline.names}
+    assert result.launch.baseline.kernels_per_step == pytest.approx(3)
 
 
 def test_the_longest_gaps(compared_traces):

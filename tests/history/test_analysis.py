@@ -423,6 +423,17 @@ def test_a_limit_without_a_pinned_baseline_or_measure_cannot_be_told():
     assert outcomes([]) == (4, [("inconclusive", "no_points", "")])
 
 
+def test_a_group_of_kernels_is_called_as_reports_call_it():
+    """The letters GEMM are in no kernel's name: cuBLAS calls its own nvjet."""
+    names = [name.replace("kernel:gemm", "kernel:nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_TNT") for name in NAMES]
+    change = msgspec.structs.replace
+    made = [change(one, measures=change(one.measures, names=names)) for one in history()]
+    found = analyse(kept(made), NO_GIT, asked=[parse("kernel:GEMM")])
+    series = {one.measure: one for one in found.segments[0].series}
+    values = [point.measures.value[NAMES.index("kernel:gemm")] for point in made]
+    assert series["kernel:GEMM"].values == pytest.approx(values, abs=0.1)
+
+
 def test_a_sum_of_kernels_is_searched_as_one():
     found = analyse(kept(history()), NO_GIT, asked=[parse("kernel:*m*")])
     series = {one.measure: one for one in found.segments[0].series}

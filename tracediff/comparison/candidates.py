@@ -224,7 +224,7 @@ class Describe:
         some = [float((stops & (of == at)).sum()) / runs[at] for at in (0, 1)]
         if not any(some):
             return None
-        every = [float((one.phase.steps.inside & (side == at)).sum()) / runs[at] for at in (0, 1)]
+        every = [float((rest & (side == at)).sum()) / runs[at] for at in (0, 1)]
         return RareFact(some[0], some[1], every[0], every[1], float(typical.delta[cell]))
 
     def _of_kernels(self, one: Judgement) -> Candidate:

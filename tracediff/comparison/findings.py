@@ -53,6 +53,7 @@ from tracediff.model import (
     MemoryRow,
     Mix,
     OsCallFact,
+    Pair,
     PhaseDelta,
     PhaseShare,
     RankRow,
@@ -590,6 +591,22 @@ def beside_other_work(candidates: list[Candidate], structure: Sequence[Structure
     ]
 
 
+def sized(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """Copies that are as many as they were, with their bytes per step where these differ."""
+    rows = [row for row in structure if row.kind == "copies" and row.baseline == row.candidate]
+    sizes = {
+        (row.phase, row.name): Pair(round(row.baseline_bytes), round(row.candidate_bytes))
+        for row in rows
+        if row.baseline_bytes is not None and row.candidate_bytes is not None
+    }
+    return [
+        replace(one, facts=one.with_facts(copied_bytes=sizes.get((one.phase, one.where.kernel or ""))))
+        if one.cause == "memcpy"
+        else one
+        for one in candidates
+    ]
+
+
 def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
     """What CUDA graphs launch in each step of the phase, where that is a fact; else it is the part in the mean of all steps."""
     parts = {
@@ -693,7 +710,8 @@ def find(
         and (_material(one) or describe.differs(one))
     ]
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
-    found = related(beside_other_work(candidates, structure), launch, structure, spoken)
+    candidates = sized(beside_other_work(candidates, structure), structure)
+    found = related(candidates, launch, structure, spoken)
     found = synchronising(found, structure, describe.synchronising(judged))
     causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
@@ -739,7 +757,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         candidate_ns=size.candidate,
         p_value=_number(judged.p),
         q_value=_number(judged.q),
-        facts=one.facts,
+        facts=msgspec.structs.replace(one.facts, per=measured.frame.unit),
         part=judged.part,
         held=_held(judged, measured.sides),
         parts=list(one.parts or (one.alone if one.of_rank is None else ())),

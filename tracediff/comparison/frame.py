@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -128,6 +128,11 @@ class Frame:
     def once(self) -> bool:
         """Whether each run of both sides is one step: whole captures, a labelled step that occurs once."""
         return _once(self.steps)
+
+    @property
+    def unit(self) -> Literal["step", "capture", "round"]:
+        """What sums are per."""
+        return "round" if self.rounds else "capture" if self.once else "step"
 
     @cached_property
     def weight(self) -> Floats:

@@ -123,15 +123,23 @@ def _percent(share: float) -> str:
 
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
+_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def _amounts(gate: Gate, largest: float) -> Callable[..., str]:
     """What writes the amounts of a gate: in one unit, that of the largest."""
+    if gate.measure.quantity == "copied_bytes":
+        return _bytes
     if gate.measure.unit == "count":
         return lambda value, sign="": f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
     if largest >= _MILLISECONDS:
         return lambda value, sign="": f"{value / 1e6:{sign},.3f} ms"
     return lambda value, sign="": f"{value / 1e3:{sign},.1f} us"
+
+
+def _bytes(value: float, sign: str = "") -> str:
+    unit, size = next((one for one in _BYTES if abs(value) >= one[1]), ("B", 1.0))
+    return f"{value / size:{sign},.{0 if unit == 'B' else 1}f} {unit} per step"
 
 
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.

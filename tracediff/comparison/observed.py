@@ -111,8 +111,8 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     if often < NEARLY * (often + on_other):
         return None
     every = _period(frame.steps, inside, here[chosen])
-    of = [int((one.steps.inside & (side == number)).sum()) for number in (at, 1 - at)]
-    return Stops(SIDES[at], int(chosen.sum()), of[0], others, of[1], every, float(np.median(more[chosen])))
+    length = float(np.median(more[chosen]))
+    return Stops(SIDES[at], int(chosen.sum()), len(here), others, len(there), every, length)
 
 
 def stops_of_one(steps: pl.DataFrame) -> Stops | None:

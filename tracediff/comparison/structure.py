@@ -281,7 +281,7 @@ def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, obje
     return StructureRow(
         kind=kind,  # type: ignore[arg-type]
         phase=phase,
-        per="round" if frame.rounds else "capture" if frame.once else "step",
+        per=frame.unit,
         baseline_steps=held.steps[0],
         candidate_steps=held.steps[1],
         workloads=held.workloads,

@@ -10,7 +10,7 @@ import itertools
 import re
 import subprocess
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 import tracediff
+from tracediff.comparison.kernel_answer import bearing
 from tracediff.comparison.measures import KERNEL, STEP, Measure, parse
 from tracediff.errors import TracediffError
 from tracediff.history import changes
@@ -283,9 +284,11 @@ class _Table:
     def with_sums(self, asked: Sequence[Measure]) -> _Table:
         """The same and what was asked for that is a sum: of the kernels or places of a pattern, or of categories."""
         names, columns = list(self.names), [self.value, self.error, self.baseline, self.delta]
-        known = [_read(name) for name in self.names]
+        known = [(at, measure) for at, name in enumerate(self.names) if (measure := _read(name))]
+        kernels = [measure.kernel for _, measure in known if measure.quantity == KERNEL]
         for one in asked:
-            parts = [at for at, measure in enumerate(known) if measure is not None and _meant(measure, one)]
+            named = bearing(one.kernel, kernels) if one.quantity == KERNEL else frozenset()
+            parts = [at for at, measure in known if _meant(measure, one, named)]
             if one.text not in names and parts:
                 # a place or a kernel that is not there takes no time; a point that has none of them says nothing
                 nothing = np.isnan(self.value[:, parts]).all(axis=1, keepdims=True)
@@ -355,12 +358,12 @@ def _families(columns: list[_Column], asked: Sequence[Measure]) -> tuple[list[_C
     return first, second
 
 
-def _meant(measure: Measure, asked: Measure) -> bool:
-    """Whether a measure is one of those that were asked for by a pattern, or a part of their sum."""
+def _meant(measure: Measure, asked: Measure, kernels: Collection[str]) -> bool:
+    """Whether a measure is one of those that were asked for by a pattern, or a part of their sum. `kernels`: that bear the name asked for."""
     if measure.phase != asked.phase:
         return False
     if asked.quantity == KERNEL:
-        return measure.quantity == KERNEL and Measure(KERNEL, place=asked.kernel).at([measure.kernel])
+        return measure.quantity == KERNEL and measure.kernel in kernels
     return (
         measure.quantity in asked.categories
         and bool(measure.place) == bool(asked.place)

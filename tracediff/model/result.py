@@ -23,6 +23,7 @@ from tracediff.model.common import (
     Mix,
     Note,
     Outcome,
+    Pair,
     Phase,
     Section,
     Severity,
@@ -232,6 +233,7 @@ class FindingPart(msgspec.Struct, frozen=True):
 class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What title, note and advice are written from, beside cause, place and numbers; only what applies is there."""
 
+    per: Literal["step", "capture", "round"] = "step"  # what counts and times are per
     host_only: bool = False  # no kernels were captured: the time is the host's, not idle time of a GPU
     copies: bool = False  # launch calls that copy
     # part of an op's own time, which hardly changed, that lies behind other work, 0 to 1: that is what changed
@@ -242,6 +244,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     synchronised: CallFact | None = None  # with them synchronising calls of that range
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
     memory: list[str] = []  # of copies, that of most bytes on each side; '' not told
+    copied_bytes: Pair | None = None  # of copies per step, where these differ and their number does not
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
     baseline_mean_ns: float = 0.0  # wall time of one op

@@ -15,7 +15,7 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
-from tracediff.report.units import counted
+from tracediff.report.units import counted, size
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         )
         return _placed(say("named_graphs", before=before, after=after), place if of_list else "")
     if facts.launched:
-        slots = _both(facts.launched) | {"range": where.range or ""}
+        slots = _both(facts.launched) | {"range": where.range or "", "per": facts.per}
         if facts.synchronised is None:
             return say("named_launched", **slots)
         calls = facts.synchronised
@@ -226,10 +226,11 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         }
         return say("named_launched_calls", **slots, **more)
     if facts.code_loads:
-        return say("named_loading", api=facts.code_loads.api, **_both(facts.code_loads))
+        return say("named_loading", api=facts.code_loads.api, per=facts.per, **_both(facts.code_loads))
     if facts.counted_calls:
         # of the typical step of its phase; for rare steps, of the mean over all
-        text = say("named_syncs" if finding.part == "typical" else "named_syncs_mean", **_counts(finding))
+        pattern = "named_syncs" if finding.part == "typical" else "named_syncs_mean"
+        text = say(pattern, per=facts.per, **_counts(finding))
         api = where.api if of_list else ""
         return _placed(say("idle_call", what=text, api=api) if api else text, place)
     return ""
@@ -255,10 +256,11 @@ def _other_memory(finding: Finding, kernel: str) -> str:
 
 
 def _overlap(finding: Finding, kernel: str) -> str:
-    behind, streams = finding.facts.overlap or Shares(0.0, 0.0), finding.facts.streams
+    facts = finding.facts
+    behind, streams = facts.overlap or Shares(0.0, 0.0), facts.streams
     before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
     said = say("named_overlap", kernel=kernel, before=before, after=after)
-    return said if streams is None else say("named_streams", overlap=said, **_both(streams))
+    return said if streams is None else say("named_streams", overlap=said, per=facts.per, **_both(streams))
 
 
 def spoken(text: str) -> str:
@@ -362,6 +364,9 @@ def _kernel(finding: Finding, unit: str) -> str:
     kernel = _other_memory(finding, _kernels(finding.where.kernel or ""))
     counts = _counts(finding) | {"unit": _of_whole(finding, unit)}
     numbers = say("per_unit_same" if counts["before"] == counts["after"] else "per_unit", **counts)
+    if sizes := facts.copied_bytes:
+        before, after = size(sizes.baseline), size(sizes.candidate)
+        numbers = say("per_unit_bytes", numbers=numbers, before=before, after=after)
     if facts.late_rank is not None:
         return say("title_late", rank=f"{finding.where.rank}", kernel=kernel, numbers=numbers)
     matched = f"title_{finding.cause}_{facts.match}"

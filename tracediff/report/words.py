@@ -183,13 +183,13 @@ def cause(key: str) -> str:
 
 def what_is_counted(finding: Finding) -> str:
     """Name what a finding's counts are counts of; idle time is counted in gaps."""
-    if finding.cause in ("comm", "memcpy"):
-        return "copies per step" if finding.cause == "memcpy" else "kernels per step"
-    if finding.cause.startswith("kernel"):
-        return "kernels per step"
-    if finding.facts.counted_calls:
-        return "calls per step"
-    return "gaps per step"
+    if finding.cause == "memcpy":
+        what = "copies"
+    elif finding.cause == "comm" or finding.cause.startswith("kernel"):
+        what = "kernels"
+    else:
+        what = "calls" if finding.facts.counted_calls else "gaps"
+    return f"{what} per {finding.facts.per}"
 
 
 def sides_without(result: Result | Show, kind: str) -> str:
