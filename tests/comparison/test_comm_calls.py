@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from io import StringIO
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -34,8 +35,8 @@ def parts(reduction) -> dict:
 
 
 def calls(reduction) -> list[tuple]:
-    columns = ("library", "thread", "call", "count", "ns", "sized", "bytes")
-    return reduction.comm_calls.select(columns).rows()
+    by, columns = ("library", "thread", "call"), ("count", "ns", "sized", "bytes")
+    return reduction.comm_calls.group_by(by, maintain_order=True).agg(pl.col(columns).sum()).rows()
 
 
 # one_gap(): host work is 100..900; the step's window on the host runs from -200 to 850

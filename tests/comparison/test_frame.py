@@ -126,7 +126,7 @@ def test_a_side_that_loads_code_in_every_step_meets_one_that_does_not():
     other = [step(50, new=True), *run(10, 11, 12, 13, 14)]
     (phase,) = (frame := framed([one], [other])).phases
     assert ns_of(frame, phase.rest) == [[101, 102, 103, 104, 105], [10, 11, 12, 13, 14]]
-    assert ns_of(frame, phase.start) == [[100], [50]]
+    assert ns_of(frame, frame.begins) == [[100], [50]]
 
 
 def test_whole_captures_are_measured_by_round():

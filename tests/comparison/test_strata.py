@@ -120,7 +120,7 @@ def test_a_step_that_the_other_side_launches_only_for_the_first_time():
     The other side launches it too, but has nothing to compare it with: its own is of the start, which the baseline lacks.
     """
     both = gen(4, *[100] * 10) + gen(4, *[200] * 10, ops=2)
-    rows = strata([*both, *gen(4, 150, ops=3)], [*gen(4, 500, ops=3, new=True), *both]).rows
+    rows = strata([*both, *gen(4, 150, ops=3)], [*gen(4, 400, ops=3, new=True), *both]).rows
     assert sorted((row.reason, row.baseline_steps, row.candidate_steps) for row in rows) == [
         ("", 20, 20),
         ("first_use", 0, 1),
@@ -130,8 +130,12 @@ def test_a_step_that_the_other_side_launches_only_for_the_first_time():
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_first_uses_of_one_side_alone(side: int):
+    """One step of 200 adds 9 to the mean of eleven. With one of 500 the run begins, which is no workload that the other side lacks."""
     sides = [gen(4, *[100] * 10), gen(4, *[100] * 10)]
-    sides[side] = gen(4, 500, new=True) + sides[side]
+    begun = list(sides)
+    begun[side] = gen(4, 500, new=True) + sides[side]
+    assert [row.compared for row in strata(*begun).rows] == [True]
+    sides[side] = gen(4, 200, new=True) + sides[side]
     compared, left = sorted(strata(*sides).rows, key=lambda row: not row.compared)
     assert (compared.baseline_steps, compared.candidate_steps) == (10, 10)
     assert (left.baseline_steps, left.candidate_steps) == (1 - side, side)

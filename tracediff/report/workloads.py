@@ -26,7 +26,7 @@ class _Why(NamedTuple):
 
 
 _WHY = {
-    "irregular": _Why(", which have no regular phase", "without a regular phase", "no regular phase"),
+    "irregular": _Why(", without a regular phase", "without a regular phase", "no regular phase"),
     "baseline_only": _Why(", which the candidate never ran", "of workloads that the candidate never ran", "the candidate has none"),
     "candidate_only": _Why(", which the baseline never ran", "of workloads that the baseline never ran", "the baseline has none"),
     "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched", "other GPU work"),

@@ -308,6 +308,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
     is_kernel = keys["kind"].to_numpy() == 0
     warnings = _without_launch(capture, is_kernel[ops["key"]], ops["launch"])
     warnings += _odd(capture.name, ops, launches)
+    warnings += _lost(capture.name, ops, calls, api)
     if launches.shared:
         warnings.append(
             Note(
@@ -407,6 +408,36 @@ def _without_launch(
             " CUPTI_ACTIVITY_KIND_RUNTIME; the idle time before them is unattributed",
         )
     ]
+
+
+_LOST = 0.1  # of a process's launches, and of the time that they take: a program that ends with so much on the CPU alone launches nothing there
+
+
+def _lost(
+    name: str, ops: dict[str, npt.NDArray[Any]], calls: Calls, api: dict[int, tuple[str, str]]
+) -> list[Note]:
+    """What is said of processes that go on launching after their last GPU row ended: the rows of these launches were lost."""
+    launching = [number for number, (text, _) in api.items() if "Launch" in text]
+    notes = []
+    for low, high in pairwise(_edges(ops["pid"], np.zeros(len(ops["pid"]), np.int32))):
+        pid, ended = int(ops["pid"][low]), int(ops["end_ns"][low:high].max())
+        mine = [at for tid, at in calls.of_thread.items() if tid >> 24 & 0xFFFFFF == pid]
+        own = [calls.start[at][np.isin(calls.name[at], launching)] for at in mine]
+        start = np.concatenate([np.empty(0, np.int64), *own])
+        later = int((start > ended).sum())
+        if not later or later < _LOST * len(start):
+            continue
+        missing = int(start.max()) - ended
+        if missing >= _LOST * int(start.max() - start.min()):
+            notes.append(
+                Note(
+                    "gpu-rows-end-early",
+                    f"{name}: process {pid} launches for {missing / 1e9:.3f} s after its last row of GPU work"
+                    f" (CUPTI_ACTIVITY_KIND_KERNEL, _MEMCPY, _MEMSET) has ended: the GPU work of {later:,} of {len(start):,} launches"
+                    " was lost, and figures are of the time before. Record a shorter window, or fewer kinds of events",
+                )
+            )
+    return notes
 
 
 _CLOCKS_APART_NS = (
