@@ -597,7 +597,7 @@ def sized(candidates: list[Candidate], structure: Sequence[StructureRow]) -> lis
     sizes = {
         (row.phase, row.name): Pair(round(row.baseline_bytes), round(row.candidate_bytes))
         for row in rows
-        if row.baseline_bytes is not None and row.candidate_bytes is not None
+        if row.baseline_bytes is not None and row.candidate_bytes not in (None, row.baseline_bytes)
     }
     return [
         replace(one, facts=one.with_facts(copied_bytes=sizes.get((one.phase, one.where.kernel or ""))))

@@ -350,11 +350,11 @@ def build_frame(
             exit_code=4,
         )
     compared = np.any([one.inside for one in phases], axis=0)
+    _every_run(frame, compared | begins)
     alone &= _early(steps) & ~compared
     if alone.any() and _hide(frame, alone, compared):
         begins |= alone
     frame.phases, frame.begins = _with_shares(frame, phases, compared), begins
-    _every_run(frame, compared | begins)
     return frame
 
 
@@ -521,7 +521,7 @@ def _hide(frame: Frame, start: Bools, rest: Bools) -> bool:
         return False
     for one in range(min(2, len(frame.runs))):
         begun, usual = ns[start & (side == one)], ns[rest & (side == one)]
-        if len(begun) and abs(np.append(usual, begun).mean() - usual.mean()) > LITTLE * usual.mean():
+        if len(begun) and np.append(usual, begun).mean() > (1 + LITTLE) * usual.mean():
             return True
     return False
 
