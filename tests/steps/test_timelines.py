@@ -222,6 +222,7 @@ def test_long_steps_are_sampled_beside_the_typical_and_the_longest() -> None:
         {
             "period": range(40), "rank": 0, "device": 0, "phase": "step", "ctx_reqs": None, "ctx_tokens": None, "gen_reqs": None,
             "start_ns": ends - np.array(length) * 1000, "end_ns": ends, "start_up": [at == 0 for at in range(40)],
+            "stratum": [int(at == 0) for at in range(40)],
         },
         schema_overrides=dict.fromkeys(("ctx_reqs", "ctx_tokens", "gen_reqs"), pl.Int64),
     )  # fmt: skip
@@ -233,7 +234,8 @@ def test_long_steps_are_sampled_beside_the_typical_and_the_longest() -> None:
         27,
         35,
     }  # the first, second, fourth, fifth of the six long ones
-    assert all(length[one] == 100 for one in set(chosen) - {3, 11, 19, 27, 35, 39})
+    assert 0 in chosen  # of a stratum of its own
+    assert all(length[one] == 100 for one in set(chosen) - {0, 3, 11, 19, 27, 35, 39})
 
 
 def test_merging_by_hand() -> None:

@@ -20,7 +20,7 @@ from tracediff.kernels.names import category
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
 from tracediff.trace.threads import Places, Thread, distinct
-from tracediff.trace.workloads import SHAPE, bucket
+from tracediff.trace.workloads import bucket
 
 # All events of a step: GPU work, idle time by cause, CUDA calls, NVTX ranges, the GIL, garbage collections.
 #
@@ -330,7 +330,8 @@ def choose_steps(periods: pl.DataFrame, ops: Ints) -> list[int]:
     )
     unit = ["rank", "device"]
     chosen = set(_long(table))
-    for level in (SHAPE, ["phase", "ctx_reqs", "wide_tokens", "wide_gen"], ["phase"]):
+    # of a stratum first: a step that starts up is no long step of its shape
+    for level in (["phase", "stratum"], ["phase", "ctx_reqs", "wide_tokens", "wide_gen"], ["phase"]):
         by = [*unit, *level]
         groups = (
             in_order(table)
