@@ -410,7 +410,8 @@ def _without_launch(
     ]
 
 
-_LOST = 0.1  # of a process's launches, and of the time that they take: a program that ends with so much on the CPU alone launches nothing there
+_LOST = 0.1  # of a process's launches, and of the time that they take
+_IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
 
 
 def _lost(
@@ -425,7 +426,7 @@ def _lost(
         own = [calls.start[at][np.isin(calls.name[at], launching)] for at in mine]
         start = np.concatenate([np.empty(0, np.int64), *own])
         later = int((start > ended).sum())
-        if not later or later < _LOST * len(start):
+        if later < max(_LOST * len(start), _IN_FLIGHT):
             continue
         missing = int(start.max()) - ended
         if missing >= _LOST * int(start.max() - start.min()):
