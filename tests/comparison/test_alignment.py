@@ -224,7 +224,16 @@ def test_threads_by_role():
         ],
         schema={"side": pl.Int64, "number": pl.Int64, "role": pl.String, "process": pl.String, "places": pl.List(pl.String)}, orient="row",
     )  # fmt: skip
-    found = rows("aligned_thread", thread=thread, ranges=RANGES)
+    # the detokeniser begins a range in every third step of the candidate: periods 0, 3, 6, 9 of ten
+    step = table("side period rank device weight", *((1, at, 0, 0, 0.1) for at in range(10)))
+    entered = table(
+        "side period thread",
+        *((1, at, "detokeniser") for at in (0, 3, 6, 9)),
+        *((1, at, "executor") for at in range(10)),
+    )
+    found = rows("aligned_thread", thread=thread, ranges=RANGES, step=step, entered=entered)
+    bursts = {row["role"]: (row["baseline_every"], row["candidate_every"]) for row in found}
+    assert bursts == {"detokeniser": (None, 3), "executor": (None, None), "other": (None, None)}
     names = (
         "role",
         "process",

@@ -15,6 +15,7 @@ from tracediff.comparison.gates import judge, parse_gate
 from tracediff.comparison.off_path import off_path
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, Result, ThreadRow
+from tracediff.report.phrases import remarks, with_words
 
 BUSIER = ThreadRow(
     role="await-response",
@@ -117,6 +118,61 @@ def test_a_range_inside_another_is_not_counted_twice(tmp_path):
     }
     (row,) = [one for one in result.threads if one.role == "detokenizer"]
     assert row.baseline_range_ns == pytest.approx(300 * US)
+
+
+def in_bursts(folder, every: int, us: int, sends: int = 1) -> Side:
+    """Two runs of 30 whole steps of 707 us; in every n-th of them the await-response thread works for `us`, and sends within it."""
+    runs = []
+    for number in range(2):
+        trace = serving(steps=31).thread(100, 2)
+        for step in range(0, 32, every):
+            at = 707 * US * step
+            trace.range(2, "await_response-4", at, at + us * US)
+            for one in range(sends):
+                trace.range(2, "send", at + 20 * US * one, at + 20 * US * (one + 1))
+        place = folder / f"{every}-{us}-{sends}-{number}"
+        place.mkdir()
+        runs.append(Run(f"run{number}", [reduced(trace, place)]))
+    return Side(f"every{every}", runs)
+
+
+@pytest.mark.parametrize(
+    ("us", "keeps_up", "second"),
+    [
+        (1000, True, "The await-response thread works 100 us per step (300 us before)"),
+        # more than nine tenths of the 7,070 us until the next responses
+        (6800, False, "The await-response thread works 680 us per step of 707 us (300 us before): it is not done before the next responses"),
+    ],
+)  # fmt: skip
+def test_responses_in_every_tenth_step_are_compared_with_ten_steps(us, keeps_up, second, tmp_path):
+    result = with_words(compare(in_bursts(tmp_path, 1, 300), in_bursts(tmp_path, 10, us)))
+    (row,) = [one for one in result.threads if one.role == "await-response"]
+    assert (row.baseline_every, row.candidate_every) == (None, 10)
+    # bursts in periods 0, 10, 20 and 30 of 31: four in 31 steps are still one in ten
+    assert row.candidate_burst_ns == pytest.approx(us * US)
+    assert {one.keeps_up_candidate for one in result.response_path} == {keeps_up}
+    (said,) = remarks(result)
+    work = "1.00 ms" if us == 1000 else "6.80 ms"
+    assert said.startswith(
+        f"Responses come to the await-response thread every 10th step: {work} of work in 10 steps of 707 us. {second}"
+    )
+    assert "await_response-N in 60 of 60 -> 6 of 60 steps" in result.headline.text
+
+
+def test_work_at_no_one_distance_is_no_rhythm(tmp_path):
+    trace = serving(steps=31).thread(100, 2)
+    for step in (0, 1, 5, 6, 13, 15, 16, 24, 30):
+        trace.range(2, "await_response-4", 707 * US * step, 707 * US * step + 100 * US)
+    shown = show(Side("a", [Run("a", [reduced(trace, tmp_path)])]))
+    (row,) = [one for one in shown.threads if one.role == "await-response"]
+    assert row.baseline_every is None and row.baseline_burst_ns is None
+
+
+def test_a_result_that_is_serialised_twice_is_seen_by_count(tmp_path):
+    result = with_words(compare(in_bursts(tmp_path, 1, 300), in_bursts(tmp_path, 1, 300, sends=2)))
+    assert "range send entered 1 -> 2 times per step" in result.headline.text
+    (stage,) = [one for one in result.response_path if one.stage == "serialise and send"]
+    assert (stage.baseline_count, stage.candidate_count) == pytest.approx((1, 2))
 
 
 def test_submitting_requests_is_on_the_path_before_the_executor(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from tracediff.comparison.tables import BUSY, StandardisedMeans
+from tracediff.comparison.tables import BUSY, SIDES, StandardisedMeans, load
 from tracediff.model import Finding, RangeRow, Step, ThreadRow
 from tracediff.model.causes import HOST, SURELY
 from tracediff.model.common import Insight
@@ -58,12 +58,17 @@ def off_path(
     holders = {one.where.holder_thread for one in findings if one.level != "within_noise"}
     behind, changed = [], []
     for row in threads:
-        before, after = row.baseline_range_ns, row.candidate_range_ns
-        if row.level != "likely" or before is None or after is None:
+        if row.level != "likely":
             continue
+        steps = step.baseline_ns, step.candidate_ns
+        busy = [load(row, side, ns) for side, ns in zip(SIDES, steps, strict=True)]
+        before, after = (part * ns for part, ns in zip(busy, steps, strict=True))
         most = next((one.range for one in ranges if one.thread == row.role), "")  # the largest change first
-        said = Insight("off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after)
-        if after >= BUSY * step.candidate_ns and before < BUSY * step.baseline_ns:
+        said = Insight(
+            "off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after,
+            every=row.candidate_every or 0, burst_ns=row.candidate_burst_ns or 0.0,
+        )  # fmt: skip
+        if busy[0] < BUSY <= busy[1]:
             behind.append(replace(said, kind="falls_behind"))
         elif abs(after - before) >= SURELY * step.candidate_ns and row.role not in holders:
             changed.append(said)

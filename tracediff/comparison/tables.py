@@ -109,7 +109,8 @@ class StandardisedMeans:
             "step": self._steps,
             "joint_step": lambda: joint_steps(self._frame.compared.filter(pl.col("side") < 2)),
             "first_rank": self._first_ranks,
-            "copies": self._copies,
+            "copies": partial(self._counted, "copies", "name", "memory"),
+            "entered": partial(self._counted, "ranges", "name", "thread"),
             "thread": self._threads,
             "captured": self._captured,
         }
@@ -148,12 +149,12 @@ class StandardisedMeans:
         rows = [(*one[:3], first) for one, first in zip(parts_of(self._sides), firsts, strict=True)]
         return pl.DataFrame(rows, schema=dict.fromkeys((*_PART, "first_rank"), pl.Int64), orient="row")
 
-    def _copies(self) -> pl.DataFrame:
-        """Side, run, part, period -> name, memory (of the host), count and bytes of copies and memsets."""
+    def _counted(self, kind: str, *names: str) -> pl.DataFrame:
+        """Side, run, part, period -> count and bytes of one kind of what is counted in each step, and `names` of it."""
         found = []
         for *place, part in parts_of(self._sides):
-            what = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="copies")
-            mine = part.counts.join(what, on="what").select("period", "name", "memory", "count", "bytes")
+            what = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind=kind)
+            mine = part.counts.join(what, on="what").select("period", *names, "count", "bytes")
             found.append(tagged(mine, *place))
         return pl.concat(found)
 
@@ -411,7 +412,13 @@ def threads(standardised: StandardisedMeans) -> list[ThreadRow]:
     return _rows(ThreadRow, rows)
 
 
-# facts: life of a response in TensorRT-LLM, in its order
+def load(row: ThreadRow, side: str, step_ns: float) -> float:
+    """The part of the time until its next work for which a thread works: of a step, or of the n steps of which one has work for it."""
+    every, burst = getattr(row, f"{side}_every"), getattr(row, f"{side}_burst_ns")
+    return (burst / every if every else getattr(row, f"{side}_range_ns") or 0.0) / step_ns
+
+
+# facts: life of a response in TensorRT-LLM, in its order. `send` holds pickling too; nothing has a range for unpickling
 _STAGES: tuple[tuple[str, str], ...] = (
     ("submit: tokenise", "tokenize prompt"),
     ("submit: request", "LLM.generate_async"),
@@ -419,9 +426,10 @@ _STAGES: tuple[tuple[str, str], ...] = (
     ("executor: handle responses", "_handle_responses"),
     ("executor: enqueue responses", "_enqueue_responses"),
     ("await response", "await_response-N"),
-    ("send to the main process", "send"),
+    ("serialise and send", "send"),
     ("handle response", "handle_response"),
     ("detokenise", "decode_incrementally"),
+    ("post-process", "handle_input"),
     ("post-process", "chat_stream_post_processor"),
 )
 
@@ -429,17 +437,19 @@ _STAGES: tuple[tuple[str, str], ...] = (
 def response_path(
     ranges: Sequence[RangeRow], threads: Sequence[ThreadRow], step_ns: Sequence[float]
 ) -> list[ResponseStage]:
-    """Host time per step of each stage of the response path; it keeps up while its thread is not busy all of a step."""
+    """Count and host time per step of each stage of the response path; it keeps up while its thread is not busy until its next work."""
     work = {row.role: row for row in threads}
     rows = []
     for stage, row in ((stage, row) for stage, name in _STAGES for row in ranges if row.range == name):
         fields: dict[str, Any] = {}
         for side, step in zip(SIDES, step_ns, strict=False):
             ns = one.ns_per_step if (one := getattr(row, side)) else None
-            whole = getattr(work.get(row.thread), f"{side}_range_ns", None)
+            thread = work.get(row.thread)
+            busy = load(thread, side, step) if thread else None
             fields |= {
+                f"{side}_count": one.count_per_step if one else None,
                 f"{side}_ns": ns,
-                f"keeps_up_{side}": None if ns is None else (whole or ns) < BUSY * step,
+                f"keeps_up_{side}": None if ns is None else (busy or ns / step) < BUSY,
             }
         if len(step_ns) > 1:
             fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None

@@ -44,6 +44,11 @@ class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
     baseline_range_ns: float | None  # time per step in which one of its ranges is open
     candidate_range_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
+    # n where its work comes every n-th step only, and what it then works in n steps; None where in every step, or at no one distance
+    baseline_every: int | None = None
+    candidate_every: int | None = ABSENT
+    baseline_burst_ns: float | None = None
+    candidate_burst_ns: float | None = ABSENT
     # of delta_ns, where the thread launches nothing and both sides have it
     ci_low_ns: float | None = None
     ci_high_ns: float | None = None
@@ -56,10 +61,14 @@ class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     thread: str
     range: str
+    baseline_count: float | None  # ranges per step
+    candidate_count: float | None = ABSENT
     baseline_ns: float | None
     candidate_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
-    keeps_up_baseline: bool | None  # its thread is busy for less than `tables.BUSY` of a step
+    keeps_up_baseline: (
+        bool | None
+    )  # its thread is busy for less than `tables.BUSY` of the time until its next work
     keeps_up_candidate: bool | None = ABSENT
 
 

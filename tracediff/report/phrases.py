@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tracediff.model import Finding, Insight, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
+from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, units, words
 from tracediff.report.advice import text as advised
 from tracediff.report.causes import CAUSES, advice, idle_title, the_thread, title
@@ -241,10 +242,13 @@ def _off_path(result: Result, one: Insight) -> str:
     step = words.unit(result)
     prose, whole = units.prose([one.baseline_ns, one.candidate_ns]), units.prose([result.step.candidate_ns])
     thread = the_thread(one.thread)
-    return say(
-        one.kind, thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),
+    in_bursts = remarks_of.bursts(one.thread, one.every, one.burst_ns, result.step.candidate_ns, step)
+    text = say(
+        f"{one.kind}_bursts" if in_bursts and one.kind == "falls_behind" else one.kind,
+        thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),
         after=prose.size(one.candidate_ns), whole=whole.size(result.step.candidate_ns),
     )  # fmt: skip
+    return " ".join([*in_bursts, text])
 
 
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {

@@ -10,9 +10,11 @@ from tracediff.model.host import CommCallRow, GpuMetricRow
 from tracediff.model.kernels import LayerSide, LimitsRow, Reached
 from tracediff.model.show import Show
 from tracediff.report import names, units, words
+from tracediff.report.causes import the_thread
 from tracediff.report.fields import reached
 from tracediff.report.grammar import say
 from tracediff.report.rows import OUTLIER, rank_order
+from tracediff.trace.threads import RESPONSE_ROLES
 
 # Kernels
 
@@ -238,3 +240,21 @@ def rank_skew(one: RankSkew, two: bool = True) -> str:
         return say(pattern, **slots)
     slots |= {"slowest": f"{one.slowest}", "share": units.share(one.slowest_share), "steps": f"{one.steps:,}"}
     return say(f"{pattern}_most", **slots)
+
+
+def bursts(thread: str, every: int | None, burst_ns: float | None, step_ns: float, step: str) -> list[str]:
+    """Of a thread that hands responses on in every n-th step only: what it then works, beside n steps."""
+    if not every or burst_ns is None or thread not in RESPONSE_ROLES:
+        return []
+    work, whole = (units.prose([ns]).size(ns) for ns in (burst_ns, step_ns))
+    return [
+        say(
+            "bursts",
+            thread=the_thread(thread),
+            every=units.ordinal(every),
+            step=step,
+            work=work,
+            count=f"{every}",
+            whole=whole,
+        )
+    ]

@@ -732,9 +732,17 @@ def _threads(report: Report) -> Section | None:
     deep = _deep(report)
     own: list[Block] = []
     if report.response_path:
-        lead = _lead(say("lead_response", step=_step(report)))
+        side, step_ns = (
+            ("candidate", report.step.candidate_ns)
+            if isinstance(report, Result)
+            else ("baseline", report.step.mean_ns)
+        )
+        lead = [_lead(say("lead_response", step=_step(report)))]
+        for row in report.threads:
+            of_side = (getattr(row, f"{side}_{name}") for name in ("every", "burst_ns"))
+            lead += map(_aside, remarks.bursts(row.role, *of_side, step_ns, _step(report)))
         path = table(report, "response path", report.response_path, look="data", depth=deep)
-        own.append(_part("Response path", [lead, path], deep))
+        own.append(_part("Response path", [*lead, path], deep))
     if report.threads:
         lead = _lead(say("lead_threads" if _two(report) else "lead_threads_of_one"))
         own.append(_part("Threads by role", [lead, table(report, "threads", report.threads, depth=2)]))

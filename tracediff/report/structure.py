@@ -110,7 +110,7 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
         return _copies(row, slots)
     if row.kind == "memory":
         return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
-    if row.rate:
+    if row.rate or (row.kind == "ranges" and _rarer(row)):
         any_of = (
             f"{some} of {steps}"
             for some, steps in (
@@ -125,6 +125,12 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     if row.kind == "ranges":
         return say("count_range", **slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
+
+
+def _rarer(row: StructureRow) -> bool:
+    """Whether most steps of a side lack it and some have it, where responses come every n-th step: not "1 -> 0 times"."""
+    sides = ((row.baseline, row.baseline_any), (row.candidate, row.candidate_any))
+    return any(not usual and some for usual, some in sides)
 
 
 def _own(name: str, alike: Collection[str] = ()) -> str:

@@ -7,6 +7,10 @@
 --   candidate_range_ns  DOUBLE
 --   score               DOUBLE     ranges that both sides have, of all: 0 to 1; NULL where one side has no such thread
 --   delta_ns            DOUBLE     candidate - baseline; NULL likewise
+--   baseline_every      BIGINT     n where it begins ranges in every n-th step only, as with responses every n-th step; NULL where in every step, or at no one distance
+--   candidate_every     BIGINT
+--   baseline_burst_ns   DOUBLE     what it then works in n steps; NULL where baseline_every is
+--   candidate_burst_ns  DOUBLE
 WITH roles AS (
     SELECT
         role, arg_min(process, (side, number)) AS process,
@@ -16,6 +20,22 @@ WITH roles AS (
     FROM thread GROUP BY role
 ), ranged AS (
     SELECT thread AS role, sum(baseline_outer_ns) AS baseline_ns, sum(candidate_outer_ns) AS candidate_ns FROM aligned_range GROUP BY thread
+), worked AS (
+    SELECT side, run, part, "rank", device, period, weight, thread AS role
+    FROM step JOIN (SELECT DISTINCT side, run, part, period, thread FROM entered) USING (side, run, part, period)
+), apart AS (
+    SELECT side, role, period - lag(period) OVER (PARTITION BY side, run, part, "rank", device, role ORDER BY period) AS steps FROM worked
+), rhythm AS (
+    -- three quarters of the distances are one number; four bursts at least
+    SELECT side, role, quantile_disc(steps, 0.5)::BIGINT AS every FROM apart WHERE steps IS NOT NULL GROUP BY side, role
+    HAVING count(*) >= 3 AND every > 1 AND quantile_disc(steps, 0.125) = quantile_disc(steps, 0.875)
+), all_steps AS (
+    SELECT side, run, part, "rank", device, count(*) AS steps FROM step WHERE weight > 0 GROUP BY ALL
+), bursts AS (
+    SELECT side, run, part, "rank", device, role, count(*) AS bursts FROM worked WHERE weight > 0 GROUP BY ALL
+), burst AS (
+    SELECT side, role, any_value(every) AS every, sum(steps) / sum(bursts) AS steps_of_one
+    FROM rhythm JOIN bursts USING (side, role) JOIN all_steps USING (side, run, part, "rank", device) GROUP BY side, role
 )
 SELECT
     role, process, baseline_places, candidate_places,
@@ -23,9 +43,12 @@ SELECT
     CASE WHEN candidate_places IS NOT NULL THEN coalesce(candidate_ns, 0) END AS candidate_range_ns,
     CASE
         WHEN baseline_places IS NULL OR candidate_places IS NULL THEN NULL
-        WHEN every = 0 THEN 1
-        ELSE shared::DOUBLE / every
+        WHEN roles.every = 0 THEN 1
+        ELSE shared::DOUBLE / roles.every
     END AS score,
-    candidate_range_ns - baseline_range_ns AS delta_ns
+    candidate_range_ns - baseline_range_ns AS delta_ns,
+    b.every AS baseline_every, c.every AS candidate_every, round(b.steps_of_one * baseline_ns, 3) AS baseline_burst_ns,
+    round(c.steps_of_one * candidate_ns, 3) AS candidate_burst_ns
 FROM roles LEFT JOIN ranged USING (role)
+LEFT JOIN (FROM burst WHERE side = 0) AS b USING (role) LEFT JOIN (FROM burst WHERE side = 1) AS c USING (role)
 ORDER BY role;
