@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.intervals import Intervals, Ints, Tally, chunks, covered, cut, picked, subtract
-from tracediff.accounting.walk import Gil, Hosts, Windows, active_windows
+from tracediff.accounting.intervals import (
+    EMPTY,
+    Intervals,
+    Ints,
+    Tally,
+    chunks,
+    covered,
+    cut,
+    picked,
+    subtract,
+)
+from tracediff.accounting.system import Calls as SystemCalls
+from tracediff.accounting.walk import Gil, Hosts, HostThread, Names, Windows, active_windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, run_sql, sql
 from tracediff.trace.periods import Timeline
-from tracediff.trace.threads import Calls, Places, Thread
+from tracediff.trace.threads import Calls, Places, Thread, awaits
 
 
 def host_tables(
@@ -140,6 +153,94 @@ def _pairs(windows: Windows, places: Places, threads: dict[int, Thread], hosts: 
 _PAIRS = {
     "stratum": pl.Int64, "waiter": pl.String, "holder": pl.String, "holder_place": pl.String, "ns": pl.Int64,
 }  # fmt: skip
+
+
+# Waits of a launching thread for a message, and what other processes did meanwhile.
+
+_AWAITED = {
+    "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "peer": pl.String, "peer_place": pl.String, "ns": pl.Int64,
+}  # fmt: skip
+# OS calls that return when something came. ZeroMQ waits in poll, a pipe in read.
+_RECEIVES = ("recv", "recvfrom", "recvmsg", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "read")
+
+
+def awaited_table(
+    os_calls: SystemCalls,
+    windows: Windows,
+    names: Names,
+    places: Places,
+    threads: dict[int, Thread],
+    hosts: Hosts,
+    launchers: Collection[int],
+) -> pl.DataFrame:
+    """_AWAITED: where threads that launch are in a range that waits, or in an OS call that receives; ns, sums by the step in which each began.
+
+    peer '': all of the wait. Else what a thread of another process did during it, by its innermost range, those that wait left
+    out; of a process without ranges peer_place '': it held its GIL.
+    """
+    ranged = {one.pid for one in threads.values() if one.places}
+    rows = [pl.DataFrame(schema=_AWAITED)]
+    for tid in sorted(launchers):
+        mine = threads[tid]
+        others = [
+            one for one in threads.values() if one.pid != mine.pid and (one.places or one.pid not in ranged)
+        ]
+        waits = _waits(hosts.thread(tid), os_calls, places) if others else EMPTY
+        place = names.places(tid, hosts.thread(tid).label_at(waits.start), waits.start)
+        number = names.tables()["place_name"]
+        found = [("", waits, place, np.zeros(len(place), np.int64))]
+        for other in others if waits.size else ():
+            if other.pid in ranged:
+                working, label = hosts.thread(other.tid).places
+                working, label = working.take(keep := ~_awaiting(places, label)), label[keep]
+                doing = places.ids(label) + 1
+            else:
+                working = hosts.holds(other.tid)
+                doing = np.zeros(working.size, np.int64)
+            inner = cut(waits, working)
+            met = inner.part >= 0
+            pieces = Intervals(inner.start[met], inner.end[met])
+            found.append((other.role, pieces, place[inner.query[met]], doing[inner.part[met]]))
+        for peer, pieces, at, doing in found:
+            tally = Tally()  # by stratum, place and what the other did
+            tally.add(
+                windows.code(mine.pid, pieces.start, at * len(number) + doing, len(number) ** 2),
+                pieces.end - pieces.start,
+            )
+            code, _, ns = tally.rows()
+            spelled = [
+                pl.Series(number, dtype=pl.String).gather(code // by % len(number)) for by in (len(number), 1)
+            ]
+            rows.append(
+                pl.DataFrame(
+                    {
+                        "stratum": code // len(number) ** 2,
+                        "place": spelled[0],
+                        "peer_place": spelled[1],
+                        "ns": ns,
+                    }
+                )
+                .with_columns(thread=pl.lit(mine.role), peer=pl.lit(peer))
+                .select(*_AWAITED)
+            )
+    by = list(_AWAITED)[:-1]
+    return pl.concat(rows).group_by(by).agg(pl.col("ns").sum()).sort(by)
+
+
+def _awaiting(places: Places, label: Ints) -> npt.NDArray[np.bool_]:
+    waiting = [number for number, text in enumerate(places.names) if awaits(text)]
+    return np.isin(places.ids(label), waiting)
+
+
+def _waits(host: HostThread, os_calls: SystemCalls, places: Places) -> Intervals:
+    """Where a thread is in a range that waits, and in receiving OS calls outside of those: a partition."""
+    ranges, label = host.places
+    named = ranges.take(_awaiting(places, label))
+    calls, name = os_calls.of(host.tid)
+    receives = calls.take(np.isin(name, [at for at, text in enumerate(os_calls.names) if text in _RECEIVES]))
+    rest = subtract(receives, named)
+    order = np.argsort(start := np.concatenate((named.start, rest.start)))
+    return Intervals(start[order], np.concatenate((named.end, rest.end))[order])
 
 
 # Numbers that a program gave to its NVTX ranges.

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.counts import count_tables, read_copies
-from tracediff.accounting.host import host_tables, payload_table
+from tracediff.accounting.host import awaited_table, host_tables, payload_table
 from tracediff.accounting.idle import idle_tables
 from tracediff.accounting.kernels import (
     LayerRanges,
@@ -150,6 +150,7 @@ def _measure(
         **host,
         **system_tables(capture, trace, windows, threads, host_work),
         **metric_tables(capture, timeline.units, periods),
+        "awaited": awaited_table(trace.os, windows, names, places, threads, hosts, timeline.launchers),
         "payloads": payload_table(capture, windows, places, threads),
         "work": work_table(capture, work, timeline.units, periods),
     }

@@ -135,6 +135,7 @@ class Reduction:
     origins    key, thread, place, api -> count: who launched the ops of whole periods, '' where that was not recorded
     transitions stratum, name -> eager, graph (kernels a launch way)
     gil        stratum, thread -> hold_ns, wait_ns
+    awaited    stratum, thread, place, peer, peer_place -> ns: of waits for a message, what threads of other processes did meanwhile; see `host.awaited_table`
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
     os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded
@@ -189,6 +190,7 @@ class Reduction:
     origins: pl.DataFrame
     transitions: pl.DataFrame
     gil: pl.DataFrame
+    awaited: pl.DataFrame
     gil_pairs: pl.DataFrame
     gc: pl.DataFrame
     os_calls: pl.DataFrame

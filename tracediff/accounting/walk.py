@@ -165,6 +165,7 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
     There is a hold for every call that lets go of the GIL, so holds may outnumber everything else in a capture. Only
     those are kept that a wait meets, and the last one of each thread before each wait.
     """
+    unranged = {one.pid for one in threads.values()} - {one.pid for one in threads.values() if one.places}
     tids = np.array(sorted(threads), np.int64)
     held, waited = Tally(), Tally()  # by stratum and position in tids
     raw = _columns(db, "waiting")
@@ -198,7 +199,10 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             start, end = _in_order(holds["start_ns"][mine], holds["end_ns"][mine])
             pid = threads[tid].pid
             held.add(windows.code(pid, start, int(np.searchsorted(tids, tid)), len(tids)), end - start)
-            keep = _near(start, end, spans[pid], begins[pid])
+            # of a process without ranges they are all that says when it worked
+            keep = np.arange(len(start))
+            if pid not in unranged:
+                keep = _near(start, end, spans[pid], begins[pid])
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")
     db.execute("DROP TABLE nvtx_row")

@@ -17,7 +17,17 @@ from tracediff.comparison.places import SURE, Judged, Judgement, Place
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
-from tracediff.model import Evidence, FindingFacts, FindingPart, Moment, PhaseDelta, RareFact, Shares, Where
+from tracediff.model import (
+    AwaitedFact,
+    Evidence,
+    FindingFacts,
+    FindingPart,
+    Moment,
+    PhaseDelta,
+    RareFact,
+    Shares,
+    Where,
+)
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
@@ -129,6 +139,10 @@ class Describe:
             {op.name for row in measured.kernels.rows for op in (row.baseline, row.candidate)[side]}
             for side in (0, 1)
         ]
+        phases = stacked(sides, "strata").select("side", "run", "part", "stratum", "phase", "steps")
+        self._steps_of = phases.group_by("side", "phase").agg(pl.col("steps").sum())
+        peers = stacked(sides, "awaited").filter(pl.col("peer") != "")
+        self._awaited = peers.join(phases, on=["side", "run", "part", "stratum"])
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
         self._ranks = measured.frame.steps["rank"].n_unique()
@@ -175,6 +189,7 @@ class Describe:
             copies=key.copy,
             baseline_without_gc=without_gc[0],
             candidate_without_gc=without_gc[1],
+            awaited=self._awaited_by(key, one) if key.cause == "host_work" else None,
             other_stream=self._crossed.get((key.thread, key.where)) if key.cause == "dependency" else None,
         )
         in_rare = self._in_rare_steps(one)
@@ -199,6 +214,22 @@ class Describe:
             explained=one.score,
         )
         return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
+
+    def _awaited_by(self, key: IdleKey, one: Judgement) -> AwaitedFact | None:
+        """What of another process's work changed most during the waits at the place, where most of the change is that."""
+        phase = one.phase.steps.phase
+        mine = self._awaited.filter(
+            pl.col("thread") == key.thread, pl.col("place") == key.where, pl.col("phase") == phase
+        )
+        steps = dict(self._steps_of.filter(pl.col("phase") == phase).select("side", "steps").iter_rows())
+        spent: dict[tuple[str, str], list[float]] = {}
+        for peer, place, side, ns in mine.select("peer", "peer_place", "side", "ns").iter_rows():
+            spent.setdefault((peer, place), [0.0, 0.0])[side] += ns / steps[side]
+        changes = {peer: after - before for peer, (before, after) in spent.items()}
+        peer = max(changes, key=lambda name: changes[name] * one.delta, default=None)
+        if peer is None or changes[peer] * one.delta < MOSTLY * one.delta**2:
+            return None
+        return AwaitedFact(*peer, *spent[peer])
 
     @staticmethod
     def _in_rare_steps(one: Judgement) -> bool:

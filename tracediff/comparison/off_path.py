@@ -64,10 +64,7 @@ def off_path(
         busy = [load(row, side, ns) for side, ns in zip(SIDES, steps, strict=True)]
         before, after = (part * ns for part, ns in zip(busy, steps, strict=True))
         most = next((one.range for one in ranges if one.thread == row.role), "")  # the largest change first
-        said = Insight(
-            "off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after,
-            every=row.candidate_every or 0, burst_ns=row.candidate_burst_ns or 0.0,
-        )  # fmt: skip
+        said = Insight("off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after)
         if busy[0] < BUSY <= busy[1]:
             behind.append(replace(said, kind="falls_behind"))
         elif abs(after - before) >= SURELY * step.candidate_ns and row.role not in holders:

@@ -305,8 +305,7 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     slower_clock     `count` kernels, `share` of the compute time, take a part of low to high longer (less: shorter)
     falls_behind     `thread` launches nothing and is busy for nearly all of a step on the candidate alone (ns per step, most of the change
                      in `range`)
-    off_path         it works longer or shorter than before, and is done before the next step; of both: `every` n where its work comes
-                     every n-th step only, and then works burst_ns in n steps
+    off_path         it works longer or shorter than before, and is done before the next step
     late_rank        `rank` comes last in `share` of the steps of the candidate, in other_share of the baseline's
     """
 
@@ -323,8 +322,6 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     range: str = ""
     rank: int = -1
     count: int = 0
-    every: int = 0
-    burst_ns: float = 0.0
     baseline_ns: float = 0.0
     candidate_ns: float = 0.0
     baseline_exposed_ns: float = 0.0

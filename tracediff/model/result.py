@@ -184,6 +184,15 @@ class WaitFact(msgspec.Struct, frozen=True):
     delta_transfer_ns: float
 
 
+class AwaitedFact(msgspec.Struct, frozen=True):
+    """What `thread`, of another process, did while the finding's thread waited: in `range`, or where it has none held its GIL; ns per step."""
+
+    thread: str
+    range: str
+    baseline_ns: float
+    candidate_ns: float
+
+
 class Held(msgspec.Struct, frozen=True):
     """In how many runs of each side a change holds: those on its side of the middle between both sides. `odd`: the others."""
 
@@ -259,6 +268,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     rare: RareFact | None = None
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
+    awaited: AwaitedFact | None = None  # whom a wait for another process was for, where that changed with it
     code_loads: CallFact | None = (
         None  # code that one side loads in every step; the host work around it is the cause's
     )

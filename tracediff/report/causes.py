@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 
 from tracediff.kernels.names import GROUPS, category
-from tracediff.model import CallFact, Finding, FindingPart, Shares, Where
+from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.units import counted, size
+from tracediff.trace.threads import awaits
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,10 @@ OUTSIDE = "outside any range"
 
 # Advice where the cause's own cannot help.
 
-_AWAITS = re.compile(r"(?i)(?<![a-z])(recv|receive|wait|await|poll|join|barrier)(?![a-z])")
 _NEXT = {
     "os_call": "find what calls {call} {place}",
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
+    "awaits_peer": "make shorter, or overlap with the step, what the thread waits for {place}: {peer} of another process {doing} meanwhile",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
@@ -115,7 +116,6 @@ _NEXT = {
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     where, facts = finding.where, finding.facts
-    awaits = not (where.range or "").startswith(OUTSIDE) and _AWAITS.search(where.range or "")
     text = CAUSES[finding.cause].next
     if facts.code_loads:
         text = _NEXT["code_loads"]
@@ -123,7 +123,9 @@ def advice(finding: Finding) -> str:
         text = _NEXT["migrates"]
     elif facts.memory[1:] == ["pageable"]:
         text = _NEXT["pageable"]
-    elif finding.cause == "host_work" and awaits:
+    elif facts.awaited:
+        text = _NEXT["awaits_peer"]
+    elif finding.cause == "host_work" and awaits(where.range or ""):
         text = _NEXT["awaits"]
     elif finding.cause == "host_work" and where.os_call:
         text = _NEXT["os_call"]
@@ -131,7 +133,15 @@ def advice(finding: Finding) -> str:
         text = _NEXT["copies"]
     elif finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
         text = _NEXT["one_graph"]
-    return text.format(place=at(where.range or "") or "of this thread", call=where.os_call)
+    peer, doing = awaited(facts.awaited) if facts.awaited else ("", "")
+    return text.format(
+        place=at(where.range or "") or "of this thread", call=where.os_call, peer=peer, doing=doing
+    )
+
+
+def awaited(peer: AwaitedFact) -> tuple[str, str]:
+    """The thread of another process that a thread waited for, and what it did meanwhile."""
+    return the_thread(peer.thread), say("peer_in" if peer.range else "peer_holds", range=peer.range)
 
 
 # What causes are called: a short name in sentences, a title in lists.
@@ -425,6 +435,8 @@ def _placed(what: str, place: str) -> str:
 def _idle_of(finding: Finding, *, short: bool = False) -> str:
     """`short`: in a sentence, where the range says enough of the place."""
     facts = finding.facts
+    if facts.awaited:
+        return say("idle_awaited", place=at(finding.where.range or ""), peer=awaited(facts.awaited)[0])
     return _idle(
         finding.cause, finding.where, copies=facts.copies, host_only=facts.host_only, short=short,
         other_stream=facts.other_stream,

@@ -15,7 +15,7 @@ from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, units, words
 from tracediff.report.advice import text as advised
-from tracediff.report.causes import CAUSES, advice, idle_title, the_thread, title
+from tracediff.report.causes import CAUSES, advice, awaited, idle_title, the_thread, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say
 from tracediff.report.kernel_words import with_answers
@@ -127,6 +127,11 @@ def _note(finding: Finding, unit: str) -> str:
             for one in facts.allocations
         )
         notes.append(f"Per step also: {'; '.join(said)}.")
+    if facts.awaited is not None:
+        peer, doing = awaited(facts.awaited)
+        ns = facts.awaited.baseline_ns, facts.awaited.candidate_ns
+        before, after = map(units.prose(list(ns)).size, ns)
+        notes.append(say("awaited", peer=peer, doing=doing, before=before, after=after, step="step"))
     if facts.os_calls:
         said = (
             say(
@@ -242,7 +247,12 @@ def _off_path(result: Result, one: Insight) -> str:
     step = words.unit(result)
     prose, whole = units.prose([one.baseline_ns, one.candidate_ns]), units.prose([result.step.candidate_ns])
     thread = the_thread(one.thread)
-    in_bursts = remarks_of.bursts(one.thread, one.every, one.burst_ns, result.step.candidate_ns, step)
+    in_bursts = [
+        text
+        for row in result.threads
+        if row.role == one.thread
+        for text in remarks_of.bursts(row, "candidate", result.step.candidate_ns, step)
+    ]
     text = say(
         f"{one.kind}_bursts" if in_bursts and one.kind == "falls_behind" else one.kind,
         thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from tracediff.model import GpuSampling, GpuSamplingSide, KernelRow, RankRow, RankSkew, Result, System
+from tracediff.model import (
+    GpuSampling,
+    GpuSamplingSide,
+    KernelRow,
+    RankRow,
+    RankSkew,
+    Result,
+    System,
+    ThreadRow,
+)
 from tracediff.model.common import ABSENT
 from tracediff.model.host import CommCallRow, GpuMetricRow
 from tracediff.model.kernels import LayerSide, LimitsRow, Reached
@@ -242,19 +252,11 @@ def rank_skew(one: RankSkew, two: bool = True) -> str:
     return say(f"{pattern}_most", **slots)
 
 
-def bursts(thread: str, every: int | None, burst_ns: float | None, step_ns: float, step: str) -> list[str]:
+def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: float, step: str) -> list[str]:
     """Of a thread that hands responses on in every n-th step only: what it then works, beside n steps."""
-    if not every or burst_ns is None or thread not in RESPONSE_ROLES:
+    every, burst_ns = getattr(row, f"{side}_every"), getattr(row, f"{side}_burst_ns")
+    if not every or row.role not in RESPONSE_ROLES:
         return []
     work, whole = (units.prose([ns]).size(ns) for ns in (burst_ns, step_ns))
-    return [
-        say(
-            "bursts",
-            thread=the_thread(thread),
-            every=units.ordinal(every),
-            step=step,
-            work=work,
-            count=f"{every}",
-            whole=whole,
-        )
-    ]
+    slots = {"every": units.ordinal(every), "work": work, "count": f"{every}", "whole": whole, "step": step}
+    return [say("bursts", thread=the_thread(row.role), **slots)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
 from tracediff.model.causes import OWN
@@ -68,6 +68,13 @@ def _deep(report: Report) -> int:
 
 def _step(report: Report) -> str:
     return words.unit(report) if isinstance(report, Result) else "step"
+
+
+def _last_side(report: Report) -> tuple[Literal["baseline", "candidate"], float]:
+    """The side that a report is about, and its step, ns."""
+    if isinstance(report, Result):
+        return "candidate", report.step.candidate_ns
+    return "baseline", report.step.mean_ns
 
 
 _TITLES = {  # of a section, and its name in the contents of a page
@@ -732,17 +739,12 @@ def _threads(report: Report) -> Section | None:
     deep = _deep(report)
     own: list[Block] = []
     if report.response_path:
-        side, step_ns = (
-            ("candidate", report.step.candidate_ns)
-            if isinstance(report, Result)
-            else ("baseline", report.step.mean_ns)
-        )
-        lead = [_lead(say("lead_response", step=_step(report)))]
+        side, step_ns = _last_side(report)
+        told: list[Block] = [_lead(say("lead_response", step=_step(report)))]
         for row in report.threads:
-            of_side = (getattr(row, f"{side}_{name}") for name in ("every", "burst_ns"))
-            lead += map(_aside, remarks.bursts(row.role, *of_side, step_ns, _step(report)))
+            told += map(_aside, remarks.bursts(row, side, step_ns, _step(report)))
         path = table(report, "response path", report.response_path, look="data", depth=deep)
-        own.append(_part("Response path", [*lead, path], deep))
+        own.append(_part("Response path", [*told, path], deep))
     if report.threads:
         lead = _lead(say("lead_threads" if _two(report) else "lead_threads_of_one"))
         own.append(_part("Threads by role", [lead, table(report, "threads", report.threads, depth=2)]))

@@ -103,6 +103,14 @@ def beside(place: str) -> list[str] | None:
     return text.split(" and ", 1) if side == "between" else [text] if text else []
 
 
+_AWAITS = re.compile(r"(?i)(?<![a-z])(recv|receive|wait|await|poll|join|barrier)(?![a-z])")
+
+
+def awaits(place: str) -> bool:
+    """Whether a range says of itself that its thread waits there, for another thread or process."""
+    return not place.startswith(OUTSIDE) and _AWAITS.search(place) is not None
+
+
 # CUDA calls.
 
 

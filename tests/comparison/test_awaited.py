@@ -1,0 +1,82 @@
+"""A thread that waits for another process: whom it waits for, and what that did meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serving import serving
+from tests.tiny import reduced
+from tracediff.comparison.compare import compare
+from tracediff.execution.sides import Run, Side
+from tracediff.report.phrases import with_words
+
+US = 1000
+STEPS = 12
+
+
+def traced(wait_us: int, *, how: str, other: str):
+    """In each step the executor waits for `wait_us` within `_schedule`; a thread of process 900 is busy with it, but for the last 10 us.
+
+    how: in a range `recv`, or in the OS call `poll` alone. other: what process 900 shows: a range, its GIL (no range at all), a range
+    that waits too, or nothing.
+    """
+    trace = serving(steps=STEPS, schedule_us=wait_us + 50).process(900).thread(900, 9)
+    for step in range(STEPS + 1):
+        begin = step * (wait_us + 50 + 607) * US
+        end = begin + wait_us * US
+        if how == "range":
+            trace.range(1, "recv", begin, end)
+        else:
+            trace.os_call(1, "poll", begin, end)
+        if other == "gil":
+            trace.gil(9, "hold", begin, end - 10 * US)
+        elif other:
+            trace.range(9, other, begin, end - 10 * US)
+    return trace
+
+
+def first(folder, **shown):
+    sides = []
+    for name, us in (("before", 100), ("after", 900)):
+        (folder / name).mkdir()
+        sides.append(Side(name, [Run("run", [reduced(traced(us, **shown), folder / name)])]))
+    return with_words(compare(*sides)).findings[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "other", "title", "did"),
+    [
+        ("range", "render page", "wait in recv for the thread of render page of another process", "is in render page"),
+        ("range", "decode_incrementally", "wait in recv for the detokenizer thread of another process", "is in decode_incrementally"),
+        ("range", "gil", "wait in recv for an unnamed thread of another process", "runs Python (holds its GIL)"),
+        ("os", "render page", "wait in _schedule for the thread of render page of another process", "is in render page"),
+    ],
+)  # fmt: skip
+def test_a_wait_for_another_process_names_it(how, other, title, did, tmp_path):
+    found = first(tmp_path, how=how, other=other)
+    assert found.cause == "host_work" and found.title.lower() == title.lower()
+    # all of the wait but 10 us, in every step
+    assert (found.facts.awaited.baseline_ns, found.facts.awaited.candidate_ns) == pytest.approx(
+        (90 * US, 890 * US), rel=0.1
+    )
+    assert did in found.note and did in found.next
+
+
+@pytest.mark.parametrize("other", ["recv", ""])
+def test_where_the_other_process_shows_no_work_nobody_is_named(other, tmp_path):
+    found = first(tmp_path, how="range", other=other)
+    assert found.facts.awaited is None
+    assert "host work in recv" in found.title.lower() and "at the other end" in found.next
+
+
+def test_a_range_that_waits_for_nothing_blames_nobody(tmp_path):
+    """The other process is as busy, but the executor is in no range and no call that waits."""
+    sides = []
+    for name, us in (("before", 100), ("after", 900)):
+        trace = serving(steps=STEPS, schedule_us=us).process(900).thread(900, 9)
+        for step in range(STEPS + 1):
+            begin = step * (us + 607) * US
+            trace.range(9, "render", begin, begin + us * US)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run("run", [reduced(trace, tmp_path / name)])]))
+    assert with_words(compare(*sides)).findings[0].facts.awaited is None
