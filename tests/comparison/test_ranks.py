@@ -8,6 +8,7 @@ from fixtures.builders import TraceBuilder
 from tests.tiny import label, reduced, spent
 from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
+from tracediff.report.remarks import group_waits
 
 US = 1000
 STEPS = 6
@@ -130,3 +131,64 @@ def test_ranks_in_files_of_their_own_are_the_ranks_of_one_run(tmp_path):
     assert [row.baseline.ns_per_step for row in result.ranges if row.thread == "executor"] == pytest.approx(
         [90 * US]
     )
+
+
+def in_groups(named: bool, late_us: int = 60) -> TraceBuilder:
+    """Four ranks, steps of 1000 us. Ranks 0 and 1 reduce in one communicator, 2 and 3 in another; the export names them or not.
+
+    rank 0 nccl 200-330, rank 1 nccl 230-330 | rank 2 nccl (440+late)-600, rank 3 nccl 440-600
+    """
+    trace = TraceBuilder()
+    for rank, start in enumerate((200, 230, 440 + late_us, 440)):
+        pid, tid = 100 + rank, 10 * (100 + rank)
+        payload = {"jsonText": f'{{"NCCL communicator ID": {7000 + rank // 2}}}'} if named else None
+        trace.process(pid).thread(pid, tid)
+        for number in range(STEPS + 1):
+            begin = 1000 * US * number
+            trace.range(tid, label(number), begin, begin + 90 * US)
+            trace.range(
+                tid, "ncclAllReduce", begin + 14 * US, begin + 25 * US, domain="NCCL", payload=payload
+            )
+            for part in (0, 1):
+                at = begin + (10 + 5 * part) * US
+                trace.api(tid, "cudaLaunchKernel", at, at + 5 * US, corr=2 * number + part)
+            trace.kernel(2 * number, begin + 100 * US, begin + start * US, name="gemm", device=rank)
+            end = begin + (330 if rank < 2 else 600) * US
+            trace.kernel(
+                2 * number + 1, begin + start * US, end, name="ncclDevKernel_AllReduce_Sum", device=rank
+            )
+    return trace
+
+
+def test_ranks_of_one_communicator_wait_for_each_other_alone(tmp_path):
+    sides = []
+    for name, late in (("a", 60), ("b", 100)):
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(in_groups(True, late), tmp_path / name)])]))
+    result = compare(*sides)
+    first, second = result.rank_groups
+    assert (first.members, first.calls, second.members) == ([0, 1], "ncclAllReduce", [2, 3])
+    assert (first.baseline_wait_ns, first.candidate_wait_ns) == pytest.approx((30 * US, 30 * US))
+    assert (second.baseline_wait_ns, second.candidate_wait_ns) == pytest.approx((60 * US, 100 * US))
+    assert (first.candidate_late, second.candidate_late) == (1, 2)
+    waits = [row.candidate_comm_wait_ns for row in result.ranks]
+    assert waits == pytest.approx([30 * US, 0, 0, 100 * US])
+    assert group_waits(result, "candidate", "step") == [
+        "Ranks 2 and 3 (ncclAllReduce) wait 100 us per step in sum, 100 us of it for rank 2.",
+        "Ranks 0 and 1 (ncclAllReduce) wait 30.0 us per step in sum, 30.0 us of it for rank 1.",
+    ]
+
+
+def test_without_communicators_nothing_is_said_of_groups(tmp_path):
+    both = Side("one", [Run("one", [reduced(in_groups(False), tmp_path)])])
+    assert compare(both, both).rank_groups == []
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", '{"NCCL communicator ID": {"a": 1}}', '{"NCCL communicator ID": "' + "x" * 99 + '"}']
+)
+def test_what_is_no_communicator_makes_no_group(text, tmp_path):
+    trace = in_groups(False)
+    trace.range(1000, "ncclAllReduce", 26 * US, 27 * US, domain="NCCL", payload={"jsonText": text})
+    both = Side("one", [Run("one", [reduced(trace, tmp_path)])])
+    assert compare(both, both).rank_groups == []

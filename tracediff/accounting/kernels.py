@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Sequence
 from itertools import islice
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,10 +30,11 @@ from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Names, Windows
 from tracediff.formats.capture import Capture
+from tracediff.formats.database import frame
 from tracediff.kernels.names import normalise
 from tracediff.trace.layers import NO_LAYER, TENSORRT, layer_of
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
-from tracediff.trace.threads import distinct
+from tracediff.trace.threads import Launches, distinct
 
 _KERNEL, _COPIES, _WHOLE_GRAPH = 0, (1, 2), 3  # kinds of ops, see formats/sql/op.sql
 MOST_SEQUENCES = 8  # of a phase
@@ -230,14 +232,45 @@ def common_sequences(
 
 # NCCL across ranks.
 
-_COLLECTIVES = {"rank": pl.Int64, "stratum": pl.Int64, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
+_COLLECTIVES: dict[str, Any] = {"rank": pl.Int64, "stratum": pl.Int64, "members": pl.List(pl.Int64), "calls": pl.String, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
            "caused_ns": pl.Int64}  # fmt: skip
 
 
-def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFrame) -> pl.DataFrame:
-    """stratum, rank -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
+_COMMUNICATORS = """
+SELECT comm, string_agg(DISTINCT text, ', ' ORDER BY text) AS calls
+FROM nccl_call JOIN range_text ON label = name WHERE comm IS NOT NULL GROUP BY comm ORDER BY comm
+"""
+_IN_GROUP = "SELECT start_ns, end_ns, comm FROM nccl_call WHERE tid = ? ORDER BY start_ns, comm"
 
-    The k-th communication kernel of a step is the same collective on every rank. A rank waits from its own
+
+def communicators(capture: Capture, launches: Launches) -> tuple[Ints, list[str]]:
+    """Of each launching call inside a call into NCCL its communicator, -1 unknown; of each communicator its calls.
+
+    In ncclGroupEnd, which names none, it is that of the last call before it.
+    """
+    found = np.full(len(launches.start), -1, np.int64)
+    if capture.coverage["nccl"] != "captured":
+        return found, []
+    known = frame(capture.db, _COMMUNICATORS)
+    number = {comm: at for at, comm in enumerate(known["comm"])}
+    for tid in distinct(launches.tid):
+        calls = frame(capture.db, _IN_GROUP, [tid])
+        comm = np.array([-1, *(number.get(comm, -1) for comm in calls["comm"])], np.int64)
+        last = comm[np.maximum.accumulate(np.where(comm >= 0, np.arange(len(comm)), 0))]
+        until = np.append(0, np.maximum.accumulate(calls["end_ns"].to_numpy()))
+        mine = launches.tid == tid
+        at = np.searchsorted(calls["start_ns"].to_numpy(), launches.start[mine], side="right")
+        found[mine] = np.where(launches.start[mine] < until[at], last[at], -1)
+    return found, known["calls"].to_list()
+
+
+def collective_waits(
+    units: list[Unit], swept: list[Sweep], periods: pl.DataFrame, groups: tuple[Ints, list[str]]
+) -> pl.DataFrame:
+    """stratum, rank, members, calls -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
+
+    groups: see `communicators`. members: the ranks of a group, calls: what they call; empty where the communicator is not known, as in a
+    CUDA graph. The k-th communication kernel of a step in a group is the same collective on every rank of it. A rank waits from its own
     start until the last rank's start; the rest is transfer. Needs all ranks of one export: their clocks agree, and the
     last one to come may be any of them.
     """
@@ -255,6 +288,8 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
                     "period": one.op_period[comm].astype(np.int64) + first,
                     "start": unit.start[index],
                     "end": unit.end[index],
+                    # what a graph launches was put into it by calls of another time
+                    "comm": np.where(unit.graph[index], -1, picked(groups[0], unit.launch[index])),
                 }
             )
         )
@@ -265,12 +300,18 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
     ops = ops.join(
         periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left"
     )
-    ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step"))
-    ranks = ops["rank"].n_unique()
-    together = ["step", "ordinal"]
+    ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step", "comm"))
+    members = ops.group_by("comm").agg(members=pl.col("rank").unique().sort())
+    together = ["step", "comm", "ordinal"]
     ops = ops.with_columns(
         present=pl.col("rank").n_unique().over(together), last=pl.col("start").max().over(together)
-    ).filter(pl.col("present") == ranks)
+    )
+    ops = ops.join(members, on="comm", maintain_order="left").filter(
+        pl.col("present") == pl.col("members").list.len(), (pl.col("present") > 1) | (pl.col("comm") < 0)
+    )
+    calls = pl.Series(["", *groups[1]], dtype=pl.String)
+    known = pl.when(pl.col("comm") >= 0).then(pl.col("members")).otherwise(pl.lit([], pl.List(pl.Int64)))
+    ops = ops.with_columns(members=known, calls=calls.gather(ops["comm"] + 1))
     ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
     # of ranks that start together at the last moment, the first number stands for the late one
     late = (pl.col("start") == pl.col("last")) & (
@@ -278,15 +319,15 @@ def collective_waits(units: list[Unit], swept: list[Sweep], periods: pl.DataFram
     )
     ops = ops.with_columns(caused=pl.when(late).then(pl.col("wait").sum().over(together)).otherwise(0))
     return (
-        ops.group_by("stratum", "rank")
+        ops.group_by("stratum", "rank", "members", "calls")
         .agg(
             wait_ns=pl.col("wait").sum(),
             transfer_ns=(pl.col("end") - pl.col("start") - pl.col("wait")).sum(),
             count=pl.len().cast(pl.Int64),
             caused_ns=pl.col("caused").sum(),
         )
-        .sort("stratum", "rank")
-        .select("rank", "stratum", "wait_ns", "transfer_ns", "count", "caused_ns")
+        .sort("stratum", "rank", "members", "calls")
+        .select(*_COLLECTIVES)
     )
 
 

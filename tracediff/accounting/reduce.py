@@ -16,6 +16,7 @@ from tracediff.accounting.kernels import (
     LayerRanges,
     collective_waits,
     common_sequences,
+    communicators,
     launch_table,
     layer_tables,
     loading_periods,
@@ -121,7 +122,8 @@ def _measure(
     periods = periods.with_columns(*op_columns(kernels, timeline.keys, len(periods)))
     sequences = common_sequences(timeline, swept, periods)
     layers = layer_tables(capture, ranges, timeline, swept)
-    collectives = collective_waits([] if unmeasured else timeline.units, swept, periods)
+    groups = communicators(capture, timeline.launches)
+    collectives = collective_waits([] if unmeasured else timeline.units, swept, periods, groups)
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
     hosts = Hosts(capture.db, timeline.calls, gil)

@@ -40,7 +40,7 @@ _GPU_WORD = re.compile(
 _METRIC = re.compile(
     r"[\w /.,()-]{1,80} \[(Throughput %|Avg[\w ]{0,30}|MHz|%)\]|SMs? (Active|Issue)|Tensor Active", re.ASCII
 )
-_MESSAGE_SIZE = "Message size [bytes]"
+_READ = ("NCCL communicator ID", "Message size [bytes]")
 
 # A path under a directory that only file systems have. `/model/layers.0/mlp/MatMul` is a layer, and stays.
 _ROOTS = (
@@ -92,12 +92,13 @@ def metric_name(text: str) -> str | None:
 
 
 def payload(text: str) -> str | None:
-    """Of a payload of NVTX in JSON what is read: how much a collective moved. None where it does not say."""
+    """Of a payload of NVTX in JSON what is read: how much a collective moved, and in which communicator. None where it says neither."""
     try:
-        size = json.loads(text)[_MESSAGE_SIZE]
-    except (ValueError, LookupError, TypeError, RecursionError):
+        said = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
         return None
-    return json.dumps({_MESSAGE_SIZE: size}) if type(size) is int else None
+    kept = {name: said[name] for name in _READ if type(said.get(name)) is int}
+    return json.dumps(kept) if kept else None
 
 
 def number(value: object, kind: str) -> int | float | None:

@@ -235,6 +235,7 @@ def compare(
         strata=strata.rows,
         ranks=ranks,
         rank_skew=skews,
+        rank_groups=tables.groups(standardised),
         kernel_ranks=uneven,
         kpi=None,
         comparability=comparability,

@@ -51,6 +51,7 @@ from tracediff.model import (
     PayloadRow,
     Phase,
     RangeRow,
+    RankGroup,
     RankRow,
     RankSkew,
     ResponseStage,
@@ -562,6 +563,11 @@ def ranks(standardised: StandardisedMeans) -> list[RankRow]:
     for row, outlier in zip(rows, _outliers(rows), strict=True):
         row["outlier"] = outlier
     return _rows(RankRow, rows)
+
+
+def groups(standardised: StandardisedMeans) -> list[RankGroup]:
+    """Groups of ranks by their communicators, in order of their ranks; none where the captures do not say."""
+    return _rows(RankGroup, standardised.rows("aligned_group") if standardised.any_of("collectives") else [])
 
 
 def _less(value: float | None, than: float | None) -> float | None:

@@ -195,6 +195,19 @@ class RankRow(msgspec.Struct, frozen=True):
     outlier: float | None = None
 
 
+class RankGroup(msgspec.Struct, frozen=True):
+    """Ranks that share a communicator of NCCL, where the capture says so: how long they wait for each other, ns per step, sum of the ranks."""
+
+    members: list[int]
+    calls: str  # of NCCL: in ncclSend and ncclRecv a wait is a bubble of a pipeline, in ncclAlltoAll experts that are not alike
+    baseline_wait_ns: float | None
+    candidate_wait_ns: float | None = ABSENT
+    baseline_late: int | None = None  # the rank for which the others waited longest
+    candidate_late: int | None = ABSENT
+    baseline_caused_ns: float | None = None  # what they waited for it
+    candidate_caused_ns: float | None = ABSENT
+
+
 class RankSkew(msgspec.Struct, frozen=True):
     """How far the ranks of a side are apart, by their own time of the steps that they share."""
 

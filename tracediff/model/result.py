@@ -41,6 +41,7 @@ from tracediff.model.host import (
     KernelRanks,
     MemorySide,
     RangeRow,
+    RankGroup,
     RankRow,
     RankSkew,
     ResponseStage,
@@ -533,6 +534,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     divergences: list[Divergence] = []
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
+    rank_groups: list[RankGroup] = []
     kernel_ranks: list[KernelRanks] = []  # the most time first
     host: HostTime | None = None  # where a side has no GPU kernels
     layers: Layers | None = None  # where those of both sides are known

@@ -22,6 +22,7 @@ from tracediff.model.host import (
     HostTime,
     KernelRanks,
     RangeRow,
+    RankGroup,
     RankRow,
     RankSkew,
     ResponseStage,
@@ -257,6 +258,7 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     response_path: list[ResponseStage]
     ranks: list[RankRow]
     rank_skew: list[RankSkew] = []
+    rank_groups: list[RankGroup] = []
     kernel_ranks: list[KernelRanks] = []
     kpi: ShowKpi | None  # where a benchmark's reports were given
     coverage: Coverage

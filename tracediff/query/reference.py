@@ -23,7 +23,7 @@ MEASURED = (
 # Both sides side by side, as `compare` puts them: with two captures, and without the name of a side.
 ALIGNED = (
     "aligned_kernel", "aligned_copy", "aligned_call", "aligned_launch", "aligned_transition", "aligned_structure", "aligned_range",
-    "aligned_idle", "aligned_gap", "aligned_gil", "aligned_gil_pair", "aligned_gc", "aligned_thread", "aligned_step", "aligned_rank",
+    "aligned_idle", "aligned_gap", "aligned_gil", "aligned_gil_pair", "aligned_gc", "aligned_thread", "aligned_step", "aligned_rank", "aligned_group",
     "aligned_os_call", "aligned_off_cpu", "aligned_comm_call", "aligned_host_work", "aligned_memory", "aligned_payload",
 )  # fmt: skip
 

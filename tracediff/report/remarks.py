@@ -260,3 +260,27 @@ def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: floa
     work, whole = (units.prose([ns]).size(ns) for ns in (burst_ns, step_ns))
     slots = {"every": units.ordinal(every), "work": work, "count": f"{every}", "whole": whole, "step": step}
     return [say("bursts", thread=the_thread(row.role), **slots)]
+
+
+_GROUPS = 4  # that are told in sentences
+
+
+def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], step: str) -> list[str]:
+    """How long the ranks of a group wait for each other, and for which of them most; the longest first."""
+    rows = [
+        (
+            getattr(one, f"{side}_wait_ns") or 0.0,
+            getattr(one, f"{side}_caused_ns") or 0.0,
+            getattr(one, f"{side}_late"),
+            one,
+        )
+        for one in report.rank_groups
+    ]
+    said = []
+    for wait, caused, late, one in sorted(rows, key=lambda row: -row[0])[:_GROUPS]:
+        if wait:
+            prose = units.prose([wait, caused])
+            members = " and ".join([", ".join(map(str, one.members[:-1])), f"{one.members[-1]}"])
+            slots = {"wait": prose.size(wait), "caused": prose.size(caused), "late": f"{late}"}
+            said.append(say("group_waits", members=members, calls=one.calls, step=step, **slots))
+    return said

@@ -805,6 +805,14 @@ def _ranks(report: Report) -> Section | None:
     found += map(_note if outliers else _aside, skew)
     listed = sorted(report.ranks, key=rows.rank_order)
     found.append(table(report, "ranks", listed, limit=rows.RANKS, look="data sortable", depth=_deep(report)))
+    if report.rank_groups:
+        told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], _step(report))]
+        found.append(
+            _part(
+                LISTED["rank groups"].title,
+                [*map(_lead, told), table(report, "rank groups", report.rank_groups)],
+            )
+        )
     if report.kernel_ranks:
         found.append(
             _part(LISTED["kernels by rank"].title, [table(report, "kernels by rank", report.kernel_ranks)])

@@ -3,8 +3,9 @@
 --   start_ns, end_ns BIGINT
 --   name             INTEGER  label, id in range_text
 --   bytes            BIGINT   of the message, of an all-gather what one rank sends; NULL where the export does not hold it
+--   comm             VARCHAR  its communicator, the same on all ranks of a group; NULL likewise
 CREATE TABLE nccl_call AS
-SELECT r.tid, r.start_ns, r.end_ns, r.label AS name, s.bytes
+SELECT r.tid, r.start_ns, r.end_ns, r.label AS name, s.bytes, s.comm
 FROM range AS r
 JOIN nvtx_domain AS d ON d.pid = (r.tid >> 24 & 16777215)::INTEGER AND d.domain = r.domain
 LEFT JOIN nccl_size AS s ON s.tid = r.tid AND s.start_ns = r.start_ns AND s.label = r.label

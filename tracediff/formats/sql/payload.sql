@@ -27,11 +27,12 @@ WITH said AS (
     WHERE d.name = 'NCCL'
 ), read AS (
     SELECT start_ns, tid, label,
-           CASE WHEN json_valid(json) THEN try_cast(json_extract_string(json, '$."Message size [bytes]"') AS BIGINT) END AS bytes
+           CASE WHEN json_valid(json) THEN try_cast(json_extract_string(json, '$."Message size [bytes]"') AS BIGINT) END AS bytes,
+           CASE WHEN json_valid(json) THEN json_extract_string(json, '$."NCCL communicator ID"') END AS comm
     FROM said
 )
-SELECT start_ns, tid, label, max(bytes) AS bytes
-FROM read WHERE bytes BETWEEN 0 AND 8796093022208
+SELECT start_ns, tid, label, max(bytes) FILTER (bytes BETWEEN 0 AND 8796093022208) AS bytes, max(comm) FILTER (regexp_full_match(comm, '[0-9]{1,20}')) AS comm
+FROM read
 GROUP BY start_ns, tid, label;
 
 INSERT INTO shape_payload
