@@ -613,6 +613,10 @@ def full() -> Result:
                 baseline_range_ns=140_000.0,
                 candidate_range_ns=166_000.0,
                 delta_ns=26_000.0,
+                baseline_every=None,
+                candidate_every=10,
+                baseline_burst_ns=None,
+                candidate_burst_ns=1_660_000.0,
             ),
         ],
         response_path=[

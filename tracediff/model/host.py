@@ -61,7 +61,7 @@ class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     thread: str
     range: str
-    baseline_count: float | None  # ranges per step
+    baseline_count: float | None = None  # ranges per step
     candidate_count: float | None = ABSENT
     baseline_ns: float | None
     candidate_ns: float | None = ABSENT

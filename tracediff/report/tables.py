@@ -126,7 +126,8 @@ def _add(
 
     def walk(struct: type[msgspec.Struct], values: Sequence[Any], prefix: str) -> None:
         for key, hint in _fields(struct, two):
-            cells = [None if value is None else getattr(value, key) for value in values]
+            known = (getattr(value, key, None) for value in values)
+            cells = [None if one is msgspec.UNSET else one for one in known]  # of a result saved before the field was
             item = _item(hint)
             if _is_struct(hint):
                 walk(hint, cells, f"{prefix}{key}_")
