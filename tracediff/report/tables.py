@@ -127,7 +127,8 @@ def _add(
     def walk(struct: type[msgspec.Struct], values: Sequence[Any], prefix: str) -> None:
         for key, hint in _fields(struct, two):
             known = (getattr(value, key, None) for value in values)
-            cells = [None if one is msgspec.UNSET else one for one in known]  # of a result saved before the field was
+            # a result that was saved before there was such a field has none
+            cells = [None if one is msgspec.UNSET else one for one in known]
             item = _item(hint)
             if _is_struct(hint):
                 walk(hint, cells, f"{prefix}{key}_")
