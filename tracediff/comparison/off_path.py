@@ -60,12 +60,10 @@ def off_path(
     for row in threads:
         if row.level != "likely":
             continue
-        steps = step.baseline_ns, step.candidate_ns
-        busy = [load(row, side, ns) for side, ns in zip(SIDES, steps, strict=True)]
-        before, after = (part * ns for part, ns in zip(busy, steps, strict=True))
+        before, after = (load(row, side) for side in SIDES)
         most = next((one.range for one in ranges if one.thread == row.role), "")  # the largest change first
         said = Insight("off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after)
-        if busy[0] < BUSY <= busy[1]:
+        if after >= BUSY * step.candidate_ns and before < BUSY * step.baseline_ns:
             behind.append(replace(said, kind="falls_behind"))
         elif abs(after - before) >= SURELY * step.candidate_ns and row.role not in holders:
             changed.append(said)

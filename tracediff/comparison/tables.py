@@ -413,10 +413,10 @@ def threads(standardised: StandardisedMeans) -> list[ThreadRow]:
     return _rows(ThreadRow, rows)
 
 
-def load(row: ThreadRow, side: str, step_ns: float) -> float:
-    """The part of the time until its next work for which a thread works: of a step, or of the n steps of which one has work for it."""
+def load(row: ThreadRow, side: str) -> float:
+    """What a thread works per step, ns; where its work comes every n-th step, that of n steps divided by n, whatever a capture cuts off."""
     every, burst = getattr(row, f"{side}_every"), getattr(row, f"{side}_burst_ns")
-    return (burst / every if every else getattr(row, f"{side}_range_ns") or 0.0) / step_ns
+    return float(burst / every if every else getattr(row, f"{side}_range_ns") or 0.0)
 
 
 # facts: life of a response in TensorRT-LLM, in its order. `send` holds pickling too; nothing has a range for unpickling
@@ -446,11 +446,11 @@ def response_path(
         for side, step in zip(SIDES, step_ns, strict=False):
             ns = one.ns_per_step if (one := getattr(row, side)) else None
             thread = work.get(row.thread)
-            busy = load(thread, side, step) if thread else None
+            whole = load(thread, side) if thread else None
             fields |= {
                 f"{side}_count": one.count_per_step if one else None,
                 f"{side}_ns": ns,
-                f"keeps_up_{side}": None if ns is None else (busy or ns / step) < BUSY,
+                f"keeps_up_{side}": None if ns is None else (whole or ns) < BUSY * step,
             }
         if len(step_ns) > 1:
             fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None
