@@ -137,6 +137,8 @@ def test_waves_divergence_atomics_and_special_functions():
         assert rule not in fired(slow, worse)
     fuller = kernel(**grid, grid_blocks=500.0)
     assert fired(fuller, kernel(**{**fuller.values, "grid_blocks": 264.0, **busy})) == {}
+    whole = kernel(**grid, grid_blocks=1056.0)  # four whole waves, then three
+    assert fired(whole, kernel(**{**whole.values, "grid_blocks": 792.0, **busy})) == {}
     few = kernel(global_atomics=1e4)
     assert fired(few, kernel(**{**few.values, "global_atomics": 0.0, **busy})) == {}
     idle = kernel(xu_pct=40.0)

@@ -222,7 +222,7 @@ def _waves(change: Change) -> _Fired | None:
         return None
     whole = math.ceil(waves[0]), math.ceil(waves[1])
     last = slow - math.floor(slow)
-    if (whole[1] > whole[0]) != (change.log > 0) or whole[0] == whole[1] or last > 0.5:
+    if (whole[1] > whole[0]) != (change.log > 0) or whole[0] == whole[1] or not 0 < last <= 0.5:
         return None
     share = math.log(whole[1] / whole[0]) / change.log
     if share < EXPLAINS:
