@@ -139,7 +139,8 @@ def _amounts(gate: Gate, largest: float) -> Callable[..., str]:
 
 def _bytes(value: float, sign: str = "") -> str:
     unit, size = next((one for one in _BYTES if abs(value) >= one[1]), ("B", 1.0))
-    return f"{value / size:{sign},.{0 if unit == 'B' else 1}f} {unit} per step"
+    digits = int(unit != "B")
+    return f"{value / size:{sign},.{digits}f} {unit} per step"
 
 
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.
