@@ -160,9 +160,9 @@ def test_bundled_files(path, kind):
 
 @pytest.mark.parametrize("folder", ["trtexec", "latencies", "kpi", "ncu"])
 def test_every_fixture_is_known(folder):
-    """Whatever is bundled is of a kind with a command that takes it."""
+    """Whatever is bundled is of a kind with a command that takes it, but for pages of source, which the product itself asks ncu for."""
     files = [path for path in sorted((FIXTURES / folder).rglob("*"))
-             if path.is_file() and path.suffix not in (".md", ".toml", ".py", ".sh")]  # fmt: skip
+             if path.is_file() and path.suffix not in (".md", ".toml", ".py", ".sh") and not path.stem.endswith("_source")]  # fmt: skip
     if not files:
         pytest.skip("no such fixtures")
     found, _ = said(*files)
