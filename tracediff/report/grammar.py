@@ -535,8 +535,7 @@ PATTERNS: dict[str, str] = {
     "whatif_same_hidden": "The changes take {removed} per {step} from threads and GPUs. It stays about as long: this time was hidden behind other work, or another wait takes its place.",
     "whatif_shorter": "The changes take {removed} per {step} from threads and GPUs. It gets {gained} shorter.",
     "whatif_shorter_hidden": "The changes take {removed} per {step} from threads and GPUs. It gets {gained} shorter: the rest was hidden behind other work, or another wait takes its place.",
-    "whatif_deciding": "What decides {share} of the step then: {first}",
-    "whatif_deciding_more": "What decides {share} of the step then: {first}; and {rest}",
+    "whatif_deciding": "What decides the step then: {after} (before: {before}).",
     "whatif_longer": "The changes take {removed} per {step} from threads and GPUs. It gets {gained} longer.",
     "whatif_longer_hidden": "The changes take {removed} per {step} from threads and GPUs. It gets {gained} longer: this time was hidden behind other work, or another wait takes its place.",
     # Latencies without a profiler.

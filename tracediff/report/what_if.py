@@ -58,7 +58,11 @@ def sentences(found: WhatIf) -> list[str]:
     """What else there is to say, a sentence or two each."""
     phase = found.phases[0]
     said = [
-        f"{_largest(phase.deciding_after, phase.after_ns)} (before: {_groups(_shares(phase.deciding_before, phase.before_ns)[:3])})."
+        say(
+            "whatif_deciding",
+            after=_groups(_shares(phase.deciding_after, phase.after_ns)[:3]),
+            before=_groups(_shares(phase.deciding_before, phase.before_ns)[:3]),
+        )
     ]
     gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
     if removed > 0:
@@ -97,13 +101,6 @@ def _shares(deciding: Mapping[str, float], whole: float) -> list[tuple[str, floa
 
 def _groups(shares: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{name} {units.share(part)}" for name, part in shares if part > _SMALL)
-
-
-def _largest(deciding: Mapping[str, float], whole: float) -> str:
-    (first, part), *others = _shares(deciding, whole)[:3]
-    rest = _groups(others)
-    pattern = "whatif_deciding_more" if rest else "whatif_deciding"
-    return say(pattern, first=first, share=units.share(part), rest=rest)
 
 
 def _phase_table(found: WhatIf) -> Table:
