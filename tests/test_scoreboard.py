@@ -175,7 +175,7 @@ def test_a_thread_off_the_path_is_noted(name):
     assert "off_path" in [one.kind for one in result_of(name).insights]
 
 
-def test_what_moved_the_other_way_is_no_cause_of_the_first_sentence():
+def test_idle_time_that_moved_the_other_way_is_no_cause_of_the_first_sentence():
     """A copy of 305 us before the launch: launch calls are hidden behind it, 105 us of the time."""
     result = result_of("h2d")
     assert any(one.delta_ns < -90_000 for one in result.findings if one.level == "likely")

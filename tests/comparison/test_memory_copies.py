@@ -94,6 +94,7 @@ def test_a_copy_that_no_longer_runs_beside_kernels_takes_no_longer(tmp_path: Pat
     result = compare(beside, behind)
     (copy,) = [one for one in result.findings if one.cause == "memcpy"]
     assert copy.delta_ns == pytest.approx(100 * US) and copy.facts.overlap
+    assert "one stream" in copy.next and result.headline.why.startswith("+100 us of it: ")
     assert (copy.facts.streams.baseline, copy.facts.streams.candidate) == (2, 1)
     assert (
         "memcpy HtoD overlaps with other work for 100 -> 0 % of its time (2 -> 1 streams per step)"

@@ -226,6 +226,16 @@ def test_grids_and_data_types_are_named(tmp_path):
     assert (row.baseline_values, row.candidate_values) == (["bf16"], ["tf32"])
 
 
+def test_a_data_type_is_that_of_a_kind_of_kernels_whichever_variant_a_step_takes(tmp_path):
+    """Lengths choose the tile, so that no kernel of the baseline comes in most of its steps."""
+    tiles = [kernel(f"nvjet_sm90_hsh_{tile}x64_64x8_2x1_v_bz_TNT") for tile in (64, 128, 192, 256)]
+    before = side(tmp_path / "a", 16, lambda number: [tiles[number % 4], kernel("norm")])
+    after = side(tmp_path / "b", 16, lambda _: [kernel("ampere_sgemm_128x64_tn"), kernel("norm")])
+    (row,) = [one for one in compare(before, after).structure if one.kind == "dtype"]
+    assert (row.name, row.baseline, row.candidate) == ("gemm", 1, 1)
+    assert (row.baseline_values, row.candidate_values) == (["fp16"], ["fp32"])
+
+
 def test_other_work_is_said_first(tmp_path):
     first, *rest = rows(
         tmp_path, [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
@@ -360,7 +370,9 @@ def test_fisher_by_hand():
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
         ("void f<c10::BFloat16, float>()", "bf16"),
         ("ampere_sgemm_128x64_tn", "fp32"),
-        ("nvjet_tst_64x8", ""),
+        ("nvjet_tst_64x8", "bf16"),
+        ("nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_coopA_bias_TNT", "fp16"),
+        ("nvjet_sm90_qqtst_128x160_128x5_2x1_v_bz_TNT", "fp8"),
     ],
 )
 def test_data_types_in_names(name, dtype):

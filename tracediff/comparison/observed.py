@@ -15,7 +15,7 @@ from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
 from tracediff.comparison.verdict import WORTH
 from tracediff.model import Finding, VerdictFacts
-from tracediff.model.causes import BUSY
+from tracediff.model.causes import BUSY, CAUSES
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, RUNS_TELL
@@ -63,23 +63,32 @@ def _observed(
 
 
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest causes first; what moved the other way is none."""
+    """The largest causes first; then the work of the GPU that surely moved most the other way, which the change would hide."""
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
     worth = abs(found.delta_ns) >= WORTH * phase.step_ns  # of less, only what is more than noise
-    sizes = [
-        (_size(one, found), one.rank)
-        for one in findings
-        if one.cause != "batch_mix" and (worth or one.level in SURE)
-    ]
+    sizes = [(_size(one, found), one) for one in findings if one.cause != "batch_mix"]
+    sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
     least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
-    for size, rank in sorted(sizes, key=lambda one: (-sign * one[0], one[1])):
-        if sign * size < least or len(parts) == FIRST or sum(one.share for one in parts) >= _EXPLAINED:
+    for size, one in sizes:
+        if sign * size < least or len(parts) == FIRST or sum(part.share for part in parts) >= _EXPLAINED:
             break
-        parts.append(ObservedPart(rank, size, size / found.delta_ns))
-    return parts
+        if worth or one.level in SURE:
+            parts.append(ObservedPart(one.rank, size, size / found.delta_ns))
+    least = max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns)
+    against = [
+        ObservedPart(one.rank, size, size / found.delta_ns)
+        for size, one in sizes
+        if -sign * size >= least and one.level in SURE and _own_work(one)
+    ]
+    return parts + against[-1:]
+
+
+def _own_work(one: Finding) -> bool:
+    """Whether the GPU works more or less: an idle time, or a copy, that is hidden behind the change is no other cause."""
+    return CAUSES[one.cause].kind != "idle" and one.facts.overlap is None
 
 
 def _size(one: Finding, found: Observed) -> float:

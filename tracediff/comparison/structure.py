@@ -54,10 +54,11 @@ _FUNCTIONS = (
 _POLLS = re.compile(r"^cu(da)?(Event|Stream)Query|GetLastError|PeekAtLastError|MemGetInfo")
 
 _DTYPES = (
-    ("fp8", re.compile(r"e4m3|e5m2|fp8")),
-    ("bf16", re.compile(r"bf16|bfloat16")),
+    # nvjet tells its inputs first, by letters of its own: q, t and h
+    ("fp8", re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q")),
+    ("bf16", re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?t")),
     # cuDNN says wmma_f16 of bfloat16 as well
-    ("fp16", re.compile(r"(?<![a-z])(?<!wmma_)f16|fp16|half|hgemm|h16816|h884")),
+    ("fp16", re.compile(r"(?<![a-z])(?<!wmma_)f16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
     ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
     ("tf32", re.compile(r"tf32")),
     ("fp64", re.compile(r"double|dgemm|f64")),
@@ -66,7 +67,7 @@ _DTYPES = (
 
 
 class _Item(NamedTuple):
-    """What is counted. thread: '' all of them. shape: grid and block of a kernel."""
+    """What is counted. thread: '' all of them. shape: grid and block of a kernel, or the data type of a category."""
 
     kind: str
     name: str = ""
@@ -101,8 +102,11 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
 
 
 def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
-    """Another attention or MoE kernel is another backend, which says as much as another data type."""
-    change = abs(row.candidate - row.baseline)
+    """Another attention or MoE kernel is another backend, which says as much as another data type.
+
+    As many kernels of another data type change them all.
+    """
+    change = max(row.baseline, row.candidate) if row.kind == "dtype" else abs(row.candidate - row.baseline)
     backend = (
         row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
     )
@@ -171,6 +175,8 @@ def _counted(
         yield [None if one is None else _Item("kernels") for one in named], table
         yield [None if one is None else _Item("kernel", one[0]) for one in named], table
         yield [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named], table
+        dtypes = [None if one is None else (category(one[0]), data_type(one[0])) for one in named]
+        yield [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes], table
     counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
     of_gpu = ("graph_kernels", "streams", "copies")
     held = {
@@ -256,7 +262,7 @@ def _rows_of(
         item = seen.items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
-        if item.kind == "grid" or at in all_in:
+        if item.kind in ("grid", "dtype") or at in all_in:
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
@@ -436,21 +442,20 @@ def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: _Made) -> Iter
 
 
 def _dtypes(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
-    """Kernels of one category that went, and others in another data type that came."""
-    less: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    more: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    """Categories of which one data type has fewer kernels, whichever they are, and another one more."""
+    less: dict[str, dict[str, float]] = defaultdict(dict)
+    more: dict[str, dict[str, float]] = defaultdict(dict)
     for at in np.flatnonzero(held.differs).tolist():
         item, change = seen.items[at], held.after[at] - held.before[at]
-        if item.kind == "kernel" and (dtype := data_type(item.name)):
-            (more if change > 0 else less)[category(item.name)][dtype] += abs(float(change))
+        if item.kind == "dtype":
+            (more if change > 0 else less)[item.name][item.shape] = abs(float(change))
     for kind in sorted(less.keys() & more.keys()):
         before, after = (max(sorted(one[kind]), key=lambda dtype: one[kind][dtype]) for one in (less, more))
-        if before != after and before not in more[kind] and after not in less[kind]:
-            yield _row(
-                frame, phase, held, "dtype",
-                {"name": kind, "baseline": less[kind][before], "candidate": more[kind][after], "baseline_values": [before],
-                 "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
-            )  # fmt: skip
+        yield _row(
+            frame, phase, held, "dtype",
+            {"name": kind, "baseline": less[kind][before], "candidate": more[kind][after], "baseline_values": [before],
+             "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
+        )  # fmt: skip
 
 
 def data_type(kernel: str) -> str:

@@ -109,6 +109,7 @@ _NEXT = {
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
     "migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
+    "overlap": "look for what it waits for or shares the GPU with: one stream, the default stream, a synchronisation, other kernels",
     "copies": "count the copies per step: fewer and larger ones cut this time",
 }
 
@@ -123,6 +124,8 @@ def advice(finding: Finding) -> str:
         text = _NEXT["migrates"]
     elif facts.memory[1:] == ["pageable"]:
         text = _NEXT["pageable"]
+    elif facts.overlap:
+        text = _NEXT["overlap"]
     elif facts.awaited:
         text = _NEXT["awaits_peer"]
     elif finding.cause == "host_work" and awaits(where.range or ""):

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from tracediff.kernels.names import short
-from tracediff.model import Check, Finding, Headline, Phase, Result
+from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import brief, named, run_name, the_thread
@@ -128,7 +128,8 @@ def what(result: Result) -> str:
     }
     of = _of(result)
     if of != "mean":
-        return say(of, kernel=brief(short(result.verdict_facts.rung.kernel)), **slots)
+        kernel = brief(short(result.verdict_facts.rung.kernel))
+        return say(of, kernel=kernel, length=_both(result.step), **slots)
     if observed.stops is None:
         return say("mean", typical=_typical(result), **slots)
     stops = observed.stops
@@ -244,12 +245,12 @@ def step_of(result: Result, phase: str) -> str:
 
 def _typical(result: Result) -> str:
     phase = lead(result)
-    if phase is None or phase.typical is None:
-        return ""
-    prose = units.both(phase.typical.baseline_ns, phase.typical.candidate_ns)
-    return (
-        f"{_bare(prose.size(phase.typical.baseline_ns), prose)} -> {prose.size(phase.typical.candidate_ns)}"
-    )
+    return "" if phase is None or phase.typical is None else _both(phase.typical)
+
+
+def _both(one: Delta | Step) -> str:
+    prose = units.both(one.baseline_ns, one.candidate_ns)
+    return f"{_bare(prose.size(one.baseline_ns), prose)} -> {prose.size(one.candidate_ns)}"
 
 
 def _change(observed: Observed, prose: units.Prose) -> str:

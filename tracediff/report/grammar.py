@@ -13,7 +13,7 @@ PATTERNS: dict[str, str] = {
     "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): the {side} stops for {stop} in {count} of {total} {step}s.",
     "length": "{direction} with {candidate}: the capture lasts {before} -> {after} ({change}).",
     "rounds": "{direction} with {candidate}: time per launch of {kernel} {before} -> {after} ({change}).",
-    "gpu": "{direction} with {candidate}: GPU time per {step} {before} -> {after} ({change}).",
+    "gpu": "{direction} with {candidate}: GPU time per {step} {before} -> {after} ({change}); the {step} lasts {length}.",
     "identical": "Same with {candidate}: every measured time is identical.",
     "one_capture": "Same with {candidate}: both sides are one capture, and every measured time is identical.",
     "checks": "Not comparable: {message} ({name}). {step}: {before} in {baseline}, {after} in {candidate}.",
