@@ -95,10 +95,10 @@ def test_the_culprit_is_found(nsys: StandIn) -> None:
         2 * one["pairs"] for one in (found["ends"], *found["probes"], found["parent"])
     )
     assert min(one["pairs"] for one in found["probes"]) >= 3
-    assert f'Culprit: {hashes[6][:12]} "change 6"' in done.stdout
+    assert f'Culprit: {hashes[6][:10]} "change 6"' in done.stdout
     assert "host_work@_schedule +29.7 us per step beside its parent" in " ".join(done.stdout.split())
     assert "next: tracediff compare ../out/probes/culprit --html culprit.html" in done.stderr
-    assert f"`{hashes[6][:12]}`" in Path("../out.md").read_text()
+    assert f"`{hashes[6][:10]}`" in Path("../out.md").read_text()
     assert b"_schedule" in Path("../out.html").read_bytes()
     # nothing of the user's has changed, and nothing of the environment is kept
     assert before == (git(Path(), "status", "--porcelain", "--branch"), git(Path(), "worktree", "list"))

@@ -37,7 +37,7 @@ def test_nothing_is_said_where_all_was_compared() -> None:
 
 
 def test_the_bar_of_each_side_names_what_is_not_compared() -> None:
-    """30 % + 5 % are named, the small ones are summed up: 1 + 2 %, 1 + 0.4 %; 1 - 0.61 - 0.35 - 0.03 = 1 % are a run's."""
+    """The three largest are named, the others summed up: 1 %, 0.4 %; 1 - 0.61 - 0.3 - 0.05 - 0.02 - 0.01 = 1 % are a run's."""
     sizes = ((0.01, 0.01), (0.3, 0.0), (0.05, 0.05), (0.02, 0.004))
     result = with_strata(*(stratum((10, 20), shares, "other_ops") for shares in sizes))
     step = msgspec.structs.replace(result.step, time_share=Shares(0.61, 0.936))
@@ -48,12 +48,14 @@ def test_the_bar_of_each_side_names_what_is_not_compared() -> None:
     assert [(round(one.share, 6), one.text) for one in baseline.left] == [
         (0.3, name),
         (0.05, name),
-        (0.03, "2 more workloads without a counterpart"),
+        (0.02, name),
         (0.01, "run A4, unlike the others"),
+        (0.01, "1 more workload without a counterpart"),
     ]
     assert [(round(one.share, 6), one.text) for one in candidate.left] == [
         (0.05, name),
-        (0.014, "2 more workloads without a counterpart"),
+        (0.01, name),
+        (0.004, "1 more workload without a counterpart"),
     ]
     assert (baseline.percent, candidate.percent) == ("61 %", "94 %")
 

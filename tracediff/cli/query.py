@@ -152,11 +152,11 @@ def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
     from tracediff.report.ci import guard
-    from tracediff.report.query import LONGEST, print_rows
+    from tracediff.report.query import print_rows
 
     console = Console(width=width or 10_000)
     with console.capture() as printed:
-        print_rows(answer.frame, console, width=width, longest=None if full else LONGEST)
+        print_rows(answer.frame, console, width=width, full=full)
     return f"{guard(printed.get())}({_cut(answer) or _rows(len(answer.frame))})\n"
 
 

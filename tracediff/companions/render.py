@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.model import Note
 from tracediff.report import beside, blocks, document, values, words
+from tracediff.report.amounts import PAGE
 from tracediff.report.blocks import Block, Cell, Code, Items, Line, Section, Strong, Table
 from tracediff.report.console import TONES, has_unicode, print_line, print_section, spoken
 from tracediff.report.escape import neutral
 from tracediff.report.markdown import said_by
 from tracediff.report.page import Page, render
-from tracediff.report.rows import PAGE
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from tracediff.model.show import Advice, Show
 from tracediff.report import names, units
+from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import Items, Section
 from tracediff.report.grammar import say
 
-_NAMED = 4  # kernels of a chain
 _OUTSIDE = "outside"  # how the place of what lies in no range begins
 
 
@@ -52,8 +52,8 @@ def chain(kernels: Sequence[str]) -> str:
     """`add, 2 x mul, cast and 3 more`: short names, each once."""
     counts = Counter(map(names.short, kernels))
     said = [name if count == 1 else f"{count} x {name}" for name, count in counts.items()]
-    more = sum(list(counts.values())[_NAMED:])
-    return say("and_more", names=", ".join(said[:_NAMED]), count=f"{more}") if more else ", ".join(said)
+    more = sum(list(counts.values())[NAMED:])
+    return say("and_more", names=", ".join(said[:NAMED]), count=f"{more}") if more else ", ".join(said)
 
 
 def _long(one: Advice) -> str:

@@ -10,10 +10,13 @@ from rich.console import Console
 from tracediff.formats.recognise import counted
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
 from tracediff.report import units
+from tracediff.report.amounts import COMMIT, NAME, PAGE
 from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, grid
 from tracediff.report.console import print_document
 from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten
+from tracediff.report.grammar import say
+from tracediff.stats.rules import NEARLY
 
 
 class _Difference(Protocol):
@@ -27,28 +30,25 @@ class _Difference(Protocol):
     def high_ns(self) -> float | None: ...
 
 
-_SUBJECT = 50  # letters of a subject in a table
-_NAMED = 20  # commits that are left
-_WHOLE = 0.7  # of the difference, below which other commits have a part in it
 _HEAD = ("commit", "answer", "pairs", "difference", "interval", "minutes", "subject")
 _VERDICTS = {"good": "good", "bad": "bad", "skip": "skipped"}
 
 
 def name(one: BisectCommit) -> str:
     """A commit in a sentence."""
-    return f'{one.commit[:12]} "{shorten(one.subject, _SUBJECT)}"'
+    return f'{one.commit[:COMMIT]} "{shorten(one.subject, NAME)}"'
 
 
 def difference(one: _Difference) -> str:
     """A difference with its interval: `+48.2 us (+45.1 us to +51.3 us)`."""
     if one.delta_ns is None:
-        return "not measured"
+        return say("bisect_unmeasured")
     write = units.prose([one.delta_ns])
     if one.low_ns is None or one.high_ns is None or not math.isfinite(one.low_ns):
-        return f"{write.signed(one.delta_ns)} (too few pairs for an interval)"
+        return say("bisect_few_pairs", size=write.signed(one.delta_ns))
     write = units.prose([one.delta_ns, one.low_ns, one.high_ns])
     low, high = (write.signed(bound) for bound in (one.low_ns, one.high_ns))
-    return f"{write.signed(one.delta_ns)} ({low} to {high})"
+    return say("bisect_difference", size=write.signed(one.delta_ns), low=low, high=high)
 
 
 def headline(found: Bisect) -> list[str]:
@@ -56,64 +56,53 @@ def headline(found: Bisect) -> list[str]:
     if found.outcome != "found":
         return [Strong(_unfinished(found))]
     culprit, beside = found.culprits[0], found.parent
-    said = ""
+    said = say("culprit", subject=shorten(culprit.subject, NAME))
     if beside is not None and beside.delta_ns is not None:
-        said = f": {found.measure} {units.prose([beside.delta_ns]).signed(beside.delta_ns)} per step beside its parent"
-    return [
-        Strong("Culprit: "),
-        Code(culprit.commit[:12]),
-        Strong(f' "{shorten(culprit.subject, _SUBJECT)}"{said}.'),
-    ]
+        size = units.prose([beside.delta_ns]).signed(beside.delta_ns)
+        said = say("culprit_beside", subject=shorten(culprit.subject, NAME), measure=found.measure, size=size)
+    return [Strong("Culprit: "), Code(culprit.commit[:COMMIT]), Strong(said)]
 
 
 def _unfinished(found: Bisect) -> str:
     left, ends = counted(len(found.culprits) or found.commits, "commit"), found.ends
     if ends is not None and found.outcome in ("no_difference", "noise"):
-        measured = f"{difference(ends)} after {counted(ends.pairs, 'pair')}"
+        slots = {
+            "measure": found.measure,
+            "difference": difference(ends),
+            "pairs": counted(ends.pairs, "pair"),
+        }
         if found.outcome == "noise":
-            return f"Noise hides where {found.measure} changed: GOOD and BAD differ by {measured}."
-        limit = ""
+            return say("bisect_noise", **slots)
         if found.limit_given and found.limit_ns is not None:
-            limit = f" by more than {units.prose([found.limit_ns]).size(found.limit_ns)} per step"
-        return f"GOOD and BAD do not differ in {found.measure}{limit}: {measured} of runs."
-    if found.outcome == "budget":
-        return f"The budget is spent: the culprit is one of {left}."
-    if found.outcome == "ambiguous":
-        return f"The culprit is one of {left}: those between them could not be measured."
-    return f"The search is not at its end: {left} are left."
+            limit = units.prose([found.limit_ns]).size(found.limit_ns)
+            return say("bisect_alike_limit", limit=limit, **slots)
+        return say("bisect_alike", **slots)
+    told = found.outcome if found.outcome in ("budget", "ambiguous") else "open"
+    return say(f"bisect_{told}", left=left)
 
 
 def evidence(found: Bisect) -> list[str]:
     """What the answer rests on, a sentence or two each."""
     said = []
     if found.parent is not None:
-        confirmed = {
-            "bad": "confirmed", "good": "refuted: its parent has the change already", "skip": "not confirmed",
-        }[found.parent.verdict]  # fmt: skip
-        why = f": {skipped(found.parent)}" if found.parent.reason else ""
-        said.append(f"Beside its parent: {difference(found.parent)}, {confirmed}{why}.")
+        pattern = f"bisect_confirmed_{found.parent.verdict}"
+        said.append(say(pattern, difference=difference(found.parent), why=skipped(found.parent)))
     if found.ends is not None:
-        said.append(f"BAD beside GOOD: {difference(found.ends)}.")
+        said.append(say("bisect_ends", difference=difference(found.ends)))
         part = _part(found)
-        if part is not None and part < _WHOLE:
-            said.append(
-                f"This commit explains {units.share(part)} of that: other commits changed it too."
-                f" Search again from {found.culprits[0].commit[:12]} to BAD."
-            )
+        if part is not None and part < NEARLY:
+            again = found.culprits[0].commit[:COMMIT]
+            said.append(say("bisect_part", share=units.share(part), commit=again))
     if found.limit_ns is not None:
-        source = "" if found.limit_given else ", half of the difference between GOOD and BAD"
-        said.append(
-            f"Limit: {units.prose([found.limit_ns]).signed(found.limit_ns)} per step beside GOOD{source}."
-        )
-    said.append(
-        f"All answers together are right with a probability of {100 * (1 - found.error):.0f} % or more."
-    )
+        limit = units.prose([found.limit_ns]).signed(found.limit_ns)
+        said.append(say("bisect_limit" if found.limit_given else "bisect_limit_half", limit=limit))
+    said.append(say("bisect_sure", percent=f"{100 * (1 - found.error):.0f} %"))
     measured = _measured(found)
-    said.append(
-        f"Builds and runs: {found.seconds / 60:.1f} minutes for {counted(len(measured), 'commit')} of {found.commits} beside GOOD, "
-        f"{counted(sum(one.pairs for one in measured), 'pair')}."
-    )
-    return said
+    cost = say(
+        "bisect_cost", minutes=f"{found.seconds / 60:.1f}", measured=counted(len(measured), "commit"), all=f"{found.commits}",
+        pairs=counted(sum(one.pairs for one in measured), "pair"),
+    )  # fmt: skip
+    return [*said, cost]
 
 
 def _part(found: Bisect) -> float | None:
@@ -127,16 +116,16 @@ def _part(found: Bisect) -> float | None:
 def skipped(one: BisectProbe) -> str:
     """Why a commit was skipped; empty where it was not."""
     if one.reason == "noise":
-        return f"noise decides after {counted(one.pairs, 'pair')}"
+        return say("bisect_decides_noise", pairs=counted(one.pairs, "pair"))
     return f"{one.message} [{one.reason}]" if one.reason else ""
 
 
 def _rows(found: Bisect) -> list[list[Span]]:
     return [
         [
-            Code(one.candidate.commit[:12]), _VERDICTS[one.verdict], f"{one.pairs}",
+            Code(one.candidate.commit[:COMMIT]), _VERDICTS[one.verdict], f"{one.pairs}",
             "" if one.delta_ns is None else units.prose([one.delta_ns]).signed(one.delta_ns),
-            _interval(one), f"{one.seconds / 60:.1f}", shorten(one.candidate.subject, _SUBJECT),
+            _interval(one), f"{one.seconds / 60:.1f}", shorten(one.candidate.subject, NAME),
         ]
         for one in _measured(found)
     ]  # fmt: skip
@@ -158,13 +147,13 @@ def document(found: Bisect) -> Section:
     """Which commit it is, how sure, and every commit that was measured."""
     parts: list[Block] = [Line(headline(found), "first"), Items([[line] for line in evidence(found)])]
     if len(found.culprits) > 1:
-        left = len(found.culprits) - _NAMED
-        named = [[Code(one.commit[:12]), " ", one.subject] for one in found.culprits[:_NAMED]]
+        left = len(found.culprits) - PAGE
+        named = [[Code(one.commit[:COMMIT]), " ", one.subject] for one in found.culprits[:PAGE]]
         more: list[list[Span]] = [[f"and {left} more"]] if left > 0 else []
         parts.append(Section("", "Commits that are left", [Items([*named, *more])]))
     if rows := _rows(found):
         parts.append(Section("", "Commits beside GOOD", [grid("commits", _HEAD, rows, right=(2, 3, 5))]))
-    why = [f"{one.candidate.commit[:12]}: {skipped(one)}" for one in _measured(found) if one.reason]
+    why = [f"{one.candidate.commit[:COMMIT]}: {skipped(one)}" for one in _measured(found) if one.reason]
     if why:
         parts.append(Section("", "Why commits were skipped", [Items([[line] for line in why])]))
     return Section("", "Which commit", parts)

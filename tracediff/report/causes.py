@@ -13,9 +13,11 @@ from tracediff.kernels.names import GROUPS, category
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
+from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.units import counted, size
+from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import awaits
 
 
@@ -150,10 +152,6 @@ def awaited(peer: AwaitedFact) -> tuple[str, str]:
 # What causes are called: a short name in sentences, a title in lists.
 
 
-_LONGEST = 30  # characters of a kernel in a sentence
-_NAMED = 3  # kernels of a side in a title
-_SPOKEN = 2  # kernels in a sentence
-_CROSSED = 0.5  # of the waiting time followed an op of another stream: that is what was waited for
 _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
@@ -300,8 +298,8 @@ def _first_of(text: str) -> str:
 
 def joined(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and 3 more`."""
-    if len(names) > _SPOKEN + 1:
-        names = [*names[:_SPOKEN], f"{len(names) - _SPOKEN} more"]
+    if len(names) > NAMED:
+        names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -318,7 +316,7 @@ def brief(name: str) -> str:
     kind = KINDS.get(category(name))
     if kind and (len(word) > 20 or word.startswith("nvjet")):
         return kind
-    return shorten(word, _LONGEST)
+    return shorten(word, NAME)
 
 
 def _bare(name: str) -> str:
@@ -419,7 +417,7 @@ def _idle(
     elif host_only and cause in ("host_sync", "gil_wait"):
         pattern = f"{pattern}_of_host"
     elif cause == "dependency" and other_stream is not None:
-        pattern = "idle_other_stream" if other_stream >= _CROSSED else "idle_in_order"
+        pattern = "idle_other_stream" if other_stream >= MOSTLY else "idle_in_order"
     what = say(pattern, thread=the_thread(thread) if thread else say("the_host"), holder=_holder(where))
     if cause == "gil_wait":
         return what
@@ -461,8 +459,8 @@ def _kernels(text: str) -> str:
     sides = []
     for side in text.split(" -> "):
         names = [_COPY.sub(r"\1", name) for name in side.split(" + ")]
-        more = len(names) - _NAMED
-        sides.append(" + ".join(names if more <= 1 else [*names[:_NAMED], f"{more} more"]))
+        more = len(names) - NAMED
+        sides.append(" + ".join(names if more <= 1 else [*names[:NAMED], f"{more} more"]))
     return " -> ".join(sides)
 
 

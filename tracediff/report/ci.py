@@ -10,6 +10,7 @@ from tracediff.comparison.gates import undecided
 from tracediff.errors import inert
 from tracediff.model import CATEGORIES, GateOutcome, Gates, Phase, PhaseSide, Result, Verdict
 from tracediff.report import units, words
+from tracediff.report.amounts import TEXT
 from tracediff.report.escape import neutral, shorten, visible
 
 
@@ -24,7 +25,6 @@ _GATE_KINDS = {"failed": "failure", "inconclusive": "skipped", "waived": "skippe
 _PHASE_KINDS: dict[Verdict, str] = {
     "regressed": "failure", "likely_regressed": "failure", "inconclusive": "skipped", "not_comparable": "error",
 }  # fmt: skip
-_MOVED = ("regressed", "likely_regressed", "improved", "likely_improved")
 
 
 def render_junit(result: Result, suite: str = "tracediff") -> bytes:
@@ -74,7 +74,9 @@ def _of_phase(phase: Phase, result: Result) -> _Case:
     if not phase.judged or phase.verdict is None:
         return _Case(name, "skipped", f"{words.TOO_FEW}: {_size(phase)}")
     kind = _PHASE_KINDS.get(phase.verdict, "system-out")
-    if phase.phase == result.headline.phase and (phase.verdict == result.verdict or result.verdict in _MOVED):
+    if phase.phase == result.headline.phase and (
+        phase.verdict == result.verdict or result.verdict in words.MOVED
+    ):
         kind = _PHASE_KINDS.get(result.verdict, "system-out")  # also where rare steps alone have moved
         return _Case(name, kind, result.headline.text, result.verdict_reason)
     return _Case(name, kind, f"{words.VERDICTS[phase.verdict].word}: {_size(phase)}.")
@@ -107,8 +109,6 @@ def _add_case(parent: ElementTree.Element, case: _Case, suite: str) -> None:
 
 # Gates as workflow commands of GitHub Actions: `::error title=...::...` on a run's page.
 
-_LONGEST = 1_000  # characters of a message
-
 
 def render_annotations(result: Result) -> list[str]:
     """Return the lines: the verdict as a notice, then what did not pass; failed is an error, the rest warnings."""
@@ -128,7 +128,7 @@ def render_annotations(result: Result) -> list[str]:
 
 def _command(kind: str, title: str, message: str) -> str:
     """One command; what would end it or begin another is escaped as the runner reads it back."""
-    return f"::{kind} title={_escape(title, ':,')}::{_escape(shorten(message, _LONGEST))}"
+    return f"::{kind} title={_escape(title, ':,')}::{_escape(shorten(message, TEXT))}"
 
 
 def _escape(text: str, more: str = "") -> str:

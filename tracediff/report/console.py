@@ -12,12 +12,10 @@ from rich.text import Text
 
 from tracediff.model import Note
 from tracediff.report import blocks, names
-from tracediff.report.rows import LIMIT
+from tracediff.report.amounts import LIMIT, NAME
 
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 _COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim", "warn": "yellow"}
-WIDE = 110  # columns from which a name and its figures share a line
-_LEAST_NAME = 32  # columns: names that are cut shorter look alike
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
 _ASCII = str.maketrans({"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u258f": "|"})
@@ -107,12 +105,12 @@ def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ())
     left = {0, *(column for column, right in enumerate(table.right) if not right)}
     space = console.width - 2
     texts = [[cell.text for cell in row] for row in table.rows]
-    if console.width >= WIDE and not said:
+    if not said:
         rest = table_lines(
             console, table.heads[1:], [row[1:] for row in texts], left={column - 1 for column in left}
         )
         space -= 2 + max(map(len, rest))
-        if space < _LEAST_NAME:
+        if space < NAME:
             space = console.width - 2  # on a line of its own
     rows: list[list[str | Text]] = []
     for first, *others in table.rows:

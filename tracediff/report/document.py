@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracediff.report import templates
+from tracediff.report.amounts import LIMIT
 from tracediff.report.blocks import Block, Section
-from tracediff.report.rows import LIMIT
 
 
 def markdown(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from tracediff.kernels.names import short
 from tracediff.model import Finding, Result
 from tracediff.model.pictures import CropSide
-from tracediff.report import fields, phrases, rows, units, values, words
+from tracediff.report import fields, phrases, units, values, words
+from tracediff.report.amounts import NAMED, PAGE
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -31,12 +32,10 @@ from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 from tracediff.report.sections import table
 
-AT_ONCE = 3  # causes that a comment tells, a page has unfolded, a post-mortem begins with
-
 
 def at_once(causes: Sequence[Finding]) -> list[Finding]:
     """The causes that a comment and a post-mortem begin with: the largest, the last of them one that is sure where none of them is."""
-    first, sure = list(causes[:AT_ONCE]), [one for one in causes if one.level != "within_noise"]
+    first, sure = list(causes[:NAMED]), [one for one in causes if one.level != "within_noise"]
     return [*first[:-1], sure[0]] if sure and not any(one in first for one in sure) else first
 
 
@@ -105,20 +104,18 @@ def _none(result: Result) -> str:
 def section(result: Result) -> Section:
     """The causes with all that is known of them, remarks, and those that may be noise."""
     listed, small = words.listed(result)
-    shown = listed[: rows.PAGE]
+    shown = listed[:PAGE]
     lead = say("largest_first") if listed and result.verdict != "not_comparable" else _none(result)
     found: list[Block] = [Line([lead], "lead")] if listed or not small else []
     scale = words.finding_scale(shown)
-    found += [cause(result, one, scale, folded=at >= AT_ONCE) for at, one in enumerate(shown)]
-    if len(listed) > rows.PAGE:
-        found.append(
-            Line([say("rows_left_short", left=f"{len(listed) - rows.PAGE}", field="findings")], "note")
-        )
+    found += [cause(result, one, scale, folded=at >= NAMED) for at, one in enumerate(shown)]
+    if len(listed) > PAGE:
+        found.append(Line([say("rows_left_short", left=f"{len(listed) - PAGE}", field="findings")], "note"))
     if said := phrases.remarks(result):
         found.append(Section("insights", phrases.REMARK, [Items([[text] for text in said])]))
     if small:
         title = say("causes_smaller", causes=units.counted(len(small), "smaller cause"))
-        found.append(Section("", title, [smaller(result, small, rows.PAGE, anchors=True)], folded=True))
+        found.append(Section("", title, [smaller(result, small, PAGE, anchors=True)], folded=True))
     return Section("findings", "Causes", found, menu="Causes", open=True)
 
 
@@ -206,9 +203,7 @@ def _where(one: Finding, result: Result) -> Table:
             ("baseline", evidence.runs_baseline_ns),
             ("candidate", evidence.runs_candidate_ns),
         ):
-            told.append(
-                (f"{side} runs, {scale.unit}", Cell(", ".join(map(scale.number, listed[: rows.PAGE]))))
-            )
+            told.append((f"{side} runs, {scale.unit}", Cell(", ".join(map(scale.number, listed[:PAGE])))))
     return facts("where", [(name, [cell]) for name, cell in told], depth=2, look="where")
 
 
@@ -242,7 +237,7 @@ def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
 
 def _moments(one: Finding) -> Table:
     listed: list[list[Span | Cell]] = []
-    for at in one.evidence.moments[: rows.PAGE]:
+    for at in one.evidence.moments[:PAGE]:
         length = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
         listed.append([at.side, Code(at.run), f"{at.start_ns}", f"{at.end_ns}", f"{at.what}, {length}"])
         if at.step_start_ns is not None and at.step_end_ns is not None:

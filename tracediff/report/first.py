@@ -7,16 +7,14 @@ from collections import Counter
 
 from tracediff.kernels.names import short
 from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
+from tracediff.model.causes import OWN
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
+from tracediff.stats.rules import MOST_RUNS, MOSTLY, PERMUTE
 
-_FEW = 4  # runs a side that confirm something
-_PART = 0.5  # of a side's step time: with less compared, that limits belief most
-_MOST_RUNS = 20  # a side that one would record for an answer
 _OF_PROGRAMS = ("programs", "work", "step_labels", "batch_mix")  # checks of what was recorded, not of how
-_HOST = 0.05  # of the change: a smaller part is not worth a doubt
 
 
 def headline(result: Result) -> Headline:
@@ -51,7 +49,7 @@ def _odd_runs(result: Result) -> list[str]:
         for one in phase.odd_runs:
             calls = 100 * ((one.host_speed or 1.0) - 1)
             pattern = "odd_more" if one.delta_ns > 0 else "odd_less"
-            if abs(calls) > 100 * _HOST:
+            if abs(calls) > 100 * OWN:
                 pattern = f"{pattern}_slow" if calls > 0 else f"{pattern}_fast"
             said.append(
                 say(
@@ -75,7 +73,7 @@ def advised(result: Result) -> str:
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
         return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=name)
-    if result.verdict == "inconclusive" and runs and runs <= _MOST_RUNS:
+    if result.verdict == "inconclusive" and runs and runs <= MOST_RUNS:
         return say("record", runs=f"{runs}")
     parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
     for one in parts:
@@ -218,7 +216,7 @@ def _limit(result: Result, observed: Observed) -> str:
     shares = result.step.time_share
     share = min(shares.baseline, shares.candidate)
     both = f"{runs.baseline} + {runs.candidate}"
-    if share < _PART:
+    if share < MOSTLY:
         return say("share", share=units.share(share))
     host = observed.host_speed_ns
     cpu = {"size": _unit(observed).size(abs(host)), "speed": "slower" if host > 0 else "faster"}
@@ -229,13 +227,13 @@ def _limit(result: Result, observed: Observed) -> str:
             return say("within")
         if words.unit(result) == "capture":
             return say("work")
-    if host * observed.delta_ns > 0 and abs(host) > _HOST * abs(observed.delta_ns):
+    if host * observed.delta_ns > 0 and abs(host) > OWN * abs(observed.delta_ns):
         return say("host", **cpu)
     if min(runs.baseline, runs.candidate) == 1:
         return say("lone")
     if observed.hosts == "one":
         return say("turns", runs=both)
-    return say("few" if min(runs.baseline, runs.candidate) < _FEW else "runs", runs=both)
+    return say("few" if min(runs.baseline, runs.candidate) < PERMUTE else "runs", runs=both)
 
 
 def step_of(result: Result, phase: str) -> str:

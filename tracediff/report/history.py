@@ -15,6 +15,7 @@ from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged, exit_code
 from tracediff.report import document, names, templates, units
+from tracediff.report.amounts import COMMIT, LISTED, NAME, NAMED
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -36,10 +37,6 @@ from tracediff.report.page import Page, helpers, render
 
 _PHASE = re.compile(rf"({PHASE})(?:\.|\Z)")
 _ONLY = Measure(STEP, STEP).text
-_COMMIT = 10  # letters
-_NAME = 70
-_SOME = 5
-_CHANGES = 12  # of a segment on a terminal
 _WHY = {
     "no-repository": "no git repository of these commits here (--repo names it)",
     "shallow": "this clone of the repository is shallow (git fetch --unshallow)",
@@ -72,12 +69,12 @@ def called(measure: str) -> str:
     if measure == _ONLY:
         return say("only_step")
     phase, kernel, signature = measure.partition(f"{KERNEL}:")
-    return shorten(f"{phase}{kernel}{names.short(signature)}" if kernel else measure, _NAME)
+    return shorten(f"{phase}{kernel}{names.short(signature)}" if kernel else measure, 2 * NAME)
 
 
 def commit(point: PointRow) -> str:
     """A commit's short name."""
-    return point.commit[:_COMMIT]
+    return point.commit[:COMMIT]
 
 
 def between(history: History, change: ChangeFound) -> str:
@@ -266,15 +263,15 @@ def notes(history: History) -> list[str]:
                     "other_baseline",
                     points=points,
                     pinned=f"{segment.pinned}",
-                    labels=", ".join(labels[:_SOME]),
+                    labels=", ".join(labels[:NAMED]),
                 )
             )
     return said
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SOME])
-    return say("and_more", names=shown, count=f"{len(names) - _SOME}") if len(names) > _SOME else shown
+    shown = ", ".join(names[:NAMED])
+    return say("and_more", names=shown, count=f"{len(names) - NAMED}") if len(names) > NAMED else shown
 
 
 def outcome(history: History, said: Sequence[Judged]) -> str:
@@ -563,4 +560,4 @@ def _segment(history: History, segment: Segment, unlike: str) -> Section:
     said = [Line([say("segment_of_one" if one else "segment", **slots)], "note")]
     if unlike:
         said.append(Line([say("segment_unlike", unlike=unlike)], "note"))
-    return Section("", name(segment), [*said, *_found(history, segment, _CHANGES), *_standing(segment)])
+    return Section("", name(segment), [*said, *_found(history, segment, LISTED), *_standing(segment)])

@@ -16,13 +16,12 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, facts
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
 from tracediff.report.markdown import render_markdown
 from tracediff.report.page import Page, render
-
-_PROBLEMS = 3  # told at once
 
 
 def render_html(result: Result) -> str:
@@ -85,10 +84,9 @@ def _cover(side: workloads.Side) -> list[Cell]:
 def _problems(result: Result) -> list[Block]:
     found = words.problems(result)
     items: list[list[str | Cell | Link]] = [
-        [Cell(status, mark=f"st st-{status}"), f": {shorten(text, 240)}"]
-        for status, text in found[:_PROBLEMS]
+        [Cell(status, mark=f"st st-{status}"), f": {shorten(text, 240)}"] for status, text in found[:NAMED]
     ]
-    if more := found[_PROBLEMS:]:
+    if more := found[NAMED:]:
         items.append(
             [Link(say("more_problems", count=units.counted(len(more), "more difference")), "comparability")]
         )

@@ -8,13 +8,13 @@ from rich.console import Console
 
 from tracediff.formats.recognise import counted
 from tracediff.model.contents import Contents, Input, Inputs, Steps, Trace
+from tracediff.report.amounts import LISTED
 from tracediff.report.console import print_line
 from tracediff.report.escape import neutral
 from tracediff.report.units import count, size
 
 # units whose singular is not the plural without s
 _ONE = {"copies": "copy", "switches": "switch", "holds and waits": "hold or wait"}
-_LARGEST = 8  # tables and domains that are listed
 
 
 class _Printer:
@@ -106,4 +106,4 @@ def _amount(trace: Trace) -> str:
 
 
 def _largest(items: list[str]) -> list[str]:
-    return items if len(items) <= _LARGEST else [*items[:_LARGEST], f"and {len(items) - _LARGEST} more"]
+    return items if len(items) <= LISTED else [*items[:LISTED], f"and {len(items) - LISTED} more"]

@@ -20,13 +20,13 @@ from tracediff.model import Crop, Result, Timeline, TimelineLane
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units
+from tracediff.report.amounts import NAME
 from tracediff.report.escape import shorten
 from tracediff.steps.sample import merge_lane
 
 _UNIT = 10  # ns of a number
 _MOST_EVENTS = 5_000  # of a figure, beyond which it is drawn in so many cells of its axis
 _CELLS = 250
-_MAX_NAME = 64
 _ORDER = ("gpu", "idle", "api", "range", "gil", "holders", "gc")
 GROUPS = {
     "gemm": ("GEMM", "--cat-compute"),
@@ -71,7 +71,7 @@ class _Page:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._names = texts
-        self.texts = [shorten(names.short(one), _MAX_NAME) for one in texts]
+        self.texts = [shorten(names.short(one), NAME) for one in texts]
         self.groups: dict[str, tuple[str, str]] = {}
         self.events: dict[tuple[int, str, int], int] = {}
 

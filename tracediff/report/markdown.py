@@ -26,17 +26,15 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.amounts import LISTED, NAME, NAMED, PAGE, TEXT
 from tracediff.report.blocks import Block, Code, Figure, Items, Line, Link, Listing, Span, Strong
 from tracediff.report.escape import markdown_code, markdown_prose, neutral, shorten, visible
 from tracediff.report.grammar import say
+from tracediff.stats.rules import LITTLE
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
 OPEN = 2_500  # bytes of it before what is folded
 SHORT = 4_000  # bytes of it with sections: further ones are in the page
-_GATES = 5  # each told in a line of its own
-_NOTES = 12  # of one kind, folded
-_WORTH = 0.05  # of a side's step time: a smaller part that was not compared is told in the fold
-_BUDGETS = ((160, 1.0), (100, 0.5), (60, 0.3), (40, 0.0))  # width of a name, part of `top`
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -79,8 +77,8 @@ def parts(result: Result, top: int = 10, link: str = "", picture: str = "") -> t
     every = [(title, printed) for title, printed in every if printed]
     beside_it = [blocks.titled(one, 1) for one in beside.sections(result)]
     kernels, rest = every[:1], [one for one in every[1:] if one not in beside_it]
-    for width, part in _BUDGETS:
-        rows = int(top * part) or 3
+    for width, rows in zip(range(4 * NAME, 0, -NAME), (top, PAGE, LISTED, NAMED), strict=True):
+        rows = min(rows, top)
         fold = _folded(result, rows, width, [*kernels, *beside_it]).strip()
         if length(head + fold) < LIMIT - 200:
             break
@@ -133,7 +131,7 @@ def said_by(tool: Tool, pattern: str, **slots: str) -> str:
 
 def _opening(result: Result, link: str, picture: str) -> str:
     text = ""
-    for width in (110, 80, 50, 30):
+    for width in range(3 * NAME, 0, -NAME):
         text = document.markdown(blocks=_first(result, link, picture, width), width=width)
         if length(text) <= OPEN:
             break
@@ -179,7 +177,7 @@ def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
 
 def _not_compared(result: Result) -> str:
     """What part of the step time the numbers speak of, and the largest workload that they do not."""
-    large = any(workloads.most_of(one) >= _WORTH for one in result.strata if not one.compared)
+    large = any(workloads.most_of(one) >= LITTLE for one in result.strata if not one.compared)
     return " ".join(one for one in (workloads.step_share(result), *workloads.left_out(result)[:large]) if one)
 
 
@@ -190,13 +188,13 @@ def _gates(result: Result, width: int) -> list[list[Span]]:
     others = [one for one in found if one.outcome != "passed"]
     lines = [
         ["Gate ", Code(one.text), " ", _outcome(one), f": {shorten(one.message, 2 * width)}"]
-        for one in others[:_GATES]
+        for one in others[:LISTED]
     ]
-    if more := others[_GATES:]:
+    if more := others[LISTED:]:
         lines.append([say("gates_more", count=units.counted(len(more), "more gate"))])
     if passed:
-        listed: list[Span] = [span for one in passed[:_GATES] for span in (", ", Code(one.text))]
-        more = passed[_GATES:]
+        listed: list[Span] = [span for one in passed[:LISTED] for span in (", ", Code(one.text))]
+        more = passed[LISTED:]
         lines.append(
             [say("gates_passed"), *listed[1:], *([say("gates_and", count=f"{len(more)}")] if more else [])]
         )
@@ -234,9 +232,9 @@ def _trust(result: Result) -> list[list[Span]]:
     """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
     said = [
         *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
-        *workloads.left_out(result)[:_NOTES],
-        *(f"{status}: {text}" for status, text in words.problems(result)[:_NOTES]),
-        *(shorten(note.message, 400) for note in result.warnings[:_NOTES]),
+        *workloads.left_out(result)[:LISTED],
+        *(f"{status}: {text}" for status, text in words.problems(result)[:LISTED]),
+        *(shorten(note.message, 400) for note in result.warnings[:LISTED]),
     ]
     items: list[list[Span]] = [[one] for one in said if one]
     if not items:
@@ -252,8 +250,6 @@ def _trust(result: Result) -> list[list[Span]]:
 
 
 MOST = 60_000  # bytes; a forge takes 65,536 characters
-_LISTED = 60  # with a sentence of at most so many characters
-_SENTENCE = 300
 _WORST: tuple[Verdict, ...] = (
     "regressed", "likely_regressed", "not_comparable", "inconclusive", "no_change", "likely_improved", "improved",
 )  # fmt: skip
@@ -277,12 +273,12 @@ def render_many(
     gates = _gate_counts(one for _, result in ordered for one in _errors(result))
     slots = {"benchmarks": units.counted(len(ordered), "benchmark"), "verdicts": verdicts, "gates": gates}
     text = say("benchmarks_gates" if gates else "benchmarks", **slots) + "\n\n"
-    text += "\n".join(_item(name, result) for name, result in ordered[:_LISTED])
-    if len(ordered) > _LISTED:
-        text += f"\n- {len(ordered) - _LISTED} more, none of them worse, are in their JSON"
+    text += "\n".join(_item(name, result) for name, result in ordered[:PAGE])
+    if len(ordered) > PAGE:
+        text += f"\n- {len(ordered) - PAGE} more, none of them worse, are in their JSON"
     if link:
         text += f"\n\n[HTML reports]({link})"
-    return f"{text}{_comments(ordered[:_LISTED], top, MOST - length(text), shown)}\n\n{marker(key)}\n"
+    return f"{text}{_comments(ordered[:PAGE], top, MOST - length(text), shown)}\n\n{marker(key)}\n"
 
 
 def _worst_first(result: Result) -> tuple[int, int, float]:
@@ -303,7 +299,7 @@ def _gate_counts(outcomes: Iterable[GateOutcome]) -> str:
 
 def _item(name: str, result: Result) -> str:
     verdict, gates = words.VERDICTS[result.verdict], _gates_named(result)
-    said = markdown_prose(result.headline.text or verdict.word, _SENTENCE)
+    said = markdown_prose(result.headline.text or verdict.word, TEXT)
     text = f"- {verdict.sign} **{markdown_code(name, 60)}**: {said}"
     return f"{text} Gates: {gates}." if gates else text
 
@@ -315,7 +311,7 @@ def _gates_named(result: Result) -> str:
         f"{_outcome_word(one)} {markdown_code(one.text, 60)}" for one in outcomes if one.outcome != "passed"
     ]
     passed = sum(one.outcome == "passed" for one in outcomes)
-    return ", ".join([*others[:_GATES], *([f"{passed} passed"] if passed else [])])
+    return ", ".join([*others[:LISTED], *([f"{passed} passed"] if passed else [])])
 
 
 def _comments(ordered: Sequence[tuple[str, Result]], top: int, room: int, shown: Mapping[str, str]) -> str:

@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tracediff.model import KernelRow, KernelSide
+from tracediff.report.amounts import NAMED
 from tracediff.report.escape import shorten
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"[A-Za-z_]\w{2,}")  # a letter or two alone are no name
 _TELLING = re.compile(
     r"(?i)\w*(?:functor|kernel|_op|softmax|norm|reduce)\w*|bf16|bfloat16|half|float8\w*|fp8\w*|e4m3|e5m2"
 )
 _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 _PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
-_ROOM = 16  # characters of a name, below which it is not cut for its grids
-_TOLD = 3  # words that tell names apart
-_LEAST = 3  # characters that a shortened name must keep, else the full one is shown
 
 
 def _strip_arguments(name: str) -> str:
@@ -36,11 +35,11 @@ def short(name: str) -> str:
     """Shorten a C++ signature to its name and the telling template arguments; others stay as they are."""
     if "::" not in name and not name.startswith("void "):
         plain = _strip_arguments(name)
-        return plain if len(plain) >= _LEAST and _IDENTIFIER.fullmatch(plain) else name
+        return plain if _NAME.fullmatch(plain) else name
     text = _strip_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
     head, angle, rest = text.partition("<")
     base = head.rsplit("::", 1)[-1].strip()
-    if len(base) < _LEAST or not _IDENTIFIER.fullmatch(base):
+    if not _NAME.fullmatch(base):
         return name
     if not angle:
         return base
@@ -77,7 +76,7 @@ def _apart(before: str, after: str) -> str:
     """` [512 -> 128]`: the words, three at most, that tell apart two names which shorten alike; empty where their words do not pair."""
     one, other = (re.findall(r"\w+", text) for text in (before, after))
     differ = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
-    if len(one) != len(other) or not 0 < len(differ) <= _TOLD:
+    if len(one) != len(other) or not 0 < len(differ) <= NAMED:
         return ""
     return f" [{' -> '.join(', '.join(words) for words in zip(*differ, strict=True))}]"
 
@@ -107,7 +106,7 @@ def _with_grids(row: KernelRow, width: int | None) -> str:
         return text if width is None else cut(text, width)
     shape = f" [{' -> '.join(dict.fromkeys(sides))}]" if sides else ""
     room = None if width is None else width - len(shape)
-    if room is not None and room < _ROOM:  # the name is worth more
+    if width is not None and 3 * len(shape) > width:  # the name is worth more
         return kernel(row, width=width)
     return kernel(row, width=room) + shape
 

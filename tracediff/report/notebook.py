@@ -13,12 +13,11 @@ from markupsafe import Markup
 from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report import findings, first, pictures, sections, show, waterfall, words
+from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.blocks import Block, Figure, Line, Section
 from tracediff.report.escape import neutral
 from tracediff.report.page import helpers
 from tracediff.report.templates import html_environment
-
-CAUSES = 5
 
 
 def comparison_html(result: Result) -> str:
@@ -29,8 +28,8 @@ def comparison_html(result: Result) -> str:
     causes, small = words.listed(result)
     parts: list[Block] = [*(Line([text]) for text in others), sections.phases_in_text(result), _fall(result)]
     if causes:
-        parts.append(Section("", "Causes", [findings.in_lines(result, causes[:CAUSES])]))
-    if more := len(causes[CAUSES:]) + len(small):
+        parts.append(Section("", "Causes", [findings.in_lines(result, causes[:NAMED])]))
+    if more := len(causes[NAMED:]) + len(small):
         parts.append(Line([f"{more} more: .findings"]))
     return _render([Section("", what, parts)], verdict.tone)
 
@@ -45,7 +44,7 @@ def _fall(result: Result) -> Figure:
 def show_html(report: Show) -> str:
     """The step of one capture and its waits; of single steps that were asked for, each with what differs."""
     report = neutral(report)
-    return _render(show.asked(report, CAUSES) or [show.opening(report, CAUSES)], "neutral")
+    return _render(show.asked(report, LISTED) or [show.opening(report, LISTED)], "neutral")
 
 
 def _render(documents: Sequence[Section], tone: str) -> str:

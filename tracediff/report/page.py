@@ -13,10 +13,9 @@ from markupsafe import Markup
 
 from tracediff.model import Tool
 from tracediff.report import blocks, palette, templates
+from tracediff.report.amounts import TEXT
 from tracediff.report.blocks import Block, Section
 from tracediff.report.escape import shorten
-
-_LONGEST_NAME = 600
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def typography(text: object) -> str:
 
 
 def _long(name: str) -> str:
-    return shorten(name, _LONGEST_NAME)
+    return shorten(name, TEXT)
 
 
 def _head(text: str, unit: str) -> str:

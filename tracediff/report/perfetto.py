@@ -24,7 +24,7 @@ from tracediff.steps.timelines import accounting_of
 
 MOST_TEXT = 4_096  # characters of a name or an argument; longer ones are cut in the middle
 _UNNAMED = "(no name)"
-_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4  # TrackEvent.Type
+_BEGIN, _END, _INSTANT, _COUNTER = range(1, 5)  # TrackEvent.Type
 _EXPLICIT, _UNIT_TIME_NS = 3, 1  # TrackDescriptor.ChildTracksOrdering, CounterDescriptor.Unit
 _CATEGORIES, _NAMES, _ARG_NAMES, _ARG_TEXTS = 1, 2, 3, 29  # fields of InternedData
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
+from tracediff.model.causes import SURELY
 from tracediff.model.common import Interval
 from tracediff.report import units, words
 from tracediff.report.grammar import say
@@ -21,7 +22,6 @@ NAMES: dict[str, str] = {
     "start": "first steps",
     "all": words.WHOLE,
 }
-_DIFFERS = 0.01  # of the typical step: a mean that is nearer to it on both sides is not told apart
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _of_phase(phase: Phase) -> list[PhaseLine]:
 
 def _differs(mean: Delta, typical: Delta) -> bool:
     sides = ((mean.baseline_ns, typical.baseline_ns), (mean.candidate_ns, typical.candidate_ns))
-    return any(abs(one - other) > _DIFFERS * other for one, other in sides)
+    return any(abs(one - other) > SURELY * other for one, other in sides)
 
 
 def _beyond(change: Interval) -> Evidence | None:

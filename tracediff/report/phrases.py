@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from tracediff.model import Finding, Insight, Moment, Result, Step, WaitFact
+from tracediff.model import AllocationFact, Finding, Insight, Moment, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
@@ -20,6 +20,7 @@ from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say
 from tracediff.report.kernel_words import with_answers
 from tracediff.report.step_words import with_sentences
+from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 
 def with_words(result: Result) -> Result:
@@ -55,9 +56,9 @@ def power_note(step: Step) -> str:
     text = say("power", percent=percent)
     if more is None:
         return text
-    if min(step.runs.baseline, step.runs.candidate) < _FEW:
+    if min(step.runs.baseline, step.runs.candidate) < RUNS_TELL:
         return say("power_few", text=text, runs=f"{more}")
-    runs = f"{more}" if more <= 50 else "more than 50"
+    runs = f"{more}" if more <= MOST_RUNS else f"more than {MOST_RUNS}"
     return say("power_more", text=text, runs=runs)
 
 
@@ -67,13 +68,9 @@ def moment(one: Moment, cause: str) -> str:
         CAUSES[cause].name if cause in CAUSES else cause,
         f"step {one.step}" if one.step is not None else "one step",
     )
-    if one.kind == "typical":
-        return f"{step}, near the typical size: {name}"
-    if one.kind == "rare":
-        return f"{step}, one of the rare steps: {name}"
-    if one.kind == "beside":
-        return f"{step}, the same place: no {name} there"
-    return longest(one.step, cause)
+    if one.kind == "longest":
+        return longest(one.step, cause)
+    return say(f"moment_{one.kind}", step=step, cause=name)
 
 
 def longest(step: int | None, cause: str) -> str:
@@ -83,10 +80,6 @@ def longest(step: int | None, cause: str) -> str:
 
 
 # Findings.
-
-_FEW = 3  # runs a side: with fewer it is not known how far runs differ, and what is advised is a first number
-_ALL_OF_IT = 0.8  # of a cause: where a step would gain less without it, that is said
-_DOUBTFUL = 0.8  # confidence of a match below which a finding says so
 
 
 def _finding(finding: Finding, result: Result) -> Finding:
@@ -115,18 +108,13 @@ def _note(finding: Finding, unit: str) -> str:
         notes.append(say("apart_from_others"))
     elif (
         facts.match not in ("", "exact", "added", "removed", "more", "fewer", "mixed", "replaced")
-        and facts.confidence < _DOUBTFUL
+        and facts.confidence < NEARLY
     ):
         notes.append(say("uncertain_match", confidence=f"{facts.confidence:.2f}"))
     if facts.rare is not None:
         notes.append(_rare(finding))
     if facts.allocations:
-        said = (
-            f"{one.baseline.allocations_per_step:.2f} -> {one.candidate.allocations_per_step:.2f} allocations of"
-            f" {one.kind} memory ({one.baseline.bytes_per_step / 1e6:.1f} -> {one.candidate.bytes_per_step / 1e6:.1f} MB)"
-            for one in facts.allocations
-        )
-        notes.append(f"Per step also: {'; '.join(said)}.")
+        notes.append(say("allocated", kinds="; ".join(map(_allocated, facts.allocations))))
     if facts.awaited is not None:
         peer, doing = awaited(facts.awaited)
         ns = facts.awaited.baseline_ns, facts.awaited.candidate_ns
@@ -159,7 +147,7 @@ def _without(finding: Finding) -> Iterator[str]:
         pattern = "replayed_same" if now == then else "replayed"
         yield say(pattern, what=what, now=now, then=then, step=step, **ends)
     alone = finding.without
-    if alone is not None and alone.step_ns - alone.without_ns < _ALL_OF_IT * finding.delta_ns:
+    if alone is not None and alone.step_ns - alone.without_ns < NEARLY * finding.delta_ns:
         yield say("hides_waits")
 
 
@@ -200,6 +188,14 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return advice(finding)
     return ""
+
+
+def _allocated(one: AllocationFact) -> str:
+    before, after = one.baseline, one.candidate
+    return say(
+        "allocated_kind", before=f"{before.allocations_per_step:.2f}", after=f"{after.allocations_per_step:.2f}", kind=one.kind,
+        bytes_before=f"{before.bytes_per_step / 1e6:.1f}", bytes_after=f"{after.bytes_per_step / 1e6:.1f}",
+    )  # fmt: skip
 
 
 def _both(before_ns: float, after_ns: float) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, KernelRow, Result, RunInput
 from tracediff.model.causes import CAUSES as ROWS
-from tracediff.model.causes import OWN
+from tracediff.model.causes import OWN, SURELY
 from tracediff.report import (
     beside,
     document,
@@ -32,6 +32,7 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.amounts import LISTED, PAGE, TEXT
 from tracediff.report.blocks import (
     Block,
     Code,
@@ -51,13 +52,9 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
-from tracediff.report.rows import PAGE, kernels_by_phase
+from tracediff.report.rows import kernels_by_phase
 
-MOST = 6  # causes with their evidence
-SMALL = 0.05  # of the change: a smaller cause is in the appendix
-NEGLIGIBLE = 0.01  # of a step: what lies within it with its whole interval is ruled out; beyond it noise may hide a change
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
-_LONGEST = 400  # characters of a name
 _DRAWN = ("waterfall", "step-strip")
 
 
@@ -92,7 +89,7 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     files = {
         path.with_name(f"{path.stem}-{name}"): data for name, data in drawn.items() if name != pictures.INDEX
     }
-    text = document.markdown(build(result, path.stem), width=_LONGEST)
+    text = document.markdown(build(result, path.stem), width=TEXT)
     return {path: text.encode(), **files}
 
 
@@ -211,7 +208,7 @@ def _throughput(result: Result) -> list[Block]:
 def _timeline(result: Result) -> Section:
     """What happened when: the captures' times are known, the rest is the author's."""
     rows: list[list[Span]] = [
-        [started, f"{side} recorded: {run}"] for (side, run), started in sorted(_recorded(result).items(), key=lambda one: one[1])[:MOST] if started
+        [started, f"{side} recorded: {run}"] for (side, run), started in sorted(_recorded(result).items(), key=lambda one: one[1])[:LISTED] if started
     ]  # fmt: skip
     last = ["cause found", "resolved"] if result.verdict in words.MOVED else ["measured again"]
     events = ["change merged", "first sign", "alert", *last]
@@ -222,7 +219,7 @@ def _timeline(result: Result) -> Section:
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
     """Causes: the first and those of 5 % of the change or more, and the smaller ones."""
     listed, _ = words.listed(result)
-    main = [one for one in listed if one is listed[0] or one.share is None or abs(one.share) >= SMALL]
+    main = [one for one in listed if one is listed[0] or one.share is None or abs(one.share) >= OWN]
     return main, [one for one in listed if one not in main]
 
 
@@ -294,7 +291,7 @@ def _every_step(result: Result, stem: str) -> list[Section]:
 
 def _evidence(result: Result) -> list[Section]:
     main, _ = _main(result)
-    found = [_evidence_of(finding, result) for finding in main[:MOST]]
+    found = [_evidence_of(finding, result) for finding in main[:LISTED]]
     if launch_words.by_launch(result):
         table = sections.table(result, "launches", launch_words.ordered(result))
         found.insert(0, _part(table.caption, [_told(table, table.caption)]))
@@ -341,7 +338,7 @@ def ruled_out(result: Result) -> Section:
         text = "Nothing: the sides are not comparable, and any difference may be one of what differs below."
         blocks: list[Block] = [_line(text)]
     else:
-        within = f"{100 * NEGLIGIBLE:.0f} % of a step"
+        within = f"{100 * SURELY:.0f} % of a step"
         blocks = [
             _line(
                 f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
@@ -412,7 +409,7 @@ def _categories(result: Result) -> list[list[Span]]:
 def _judged(low: float, high: float, step: float) -> list[Span]:
     reach = max(abs(low), abs(high))
     share = _at_most(reach, step)
-    if reach <= NEGLIGIBLE * step:
+    if reach <= SURELY * step:
         return [say("ruled_out"), say("ruled_at_most", share=share)]
     return [say("not_ruled_out"), say("ruled_hides", share=share)]
 
@@ -439,7 +436,7 @@ def _kernels(result: Result) -> list[list[Span]]:
         return [count, say("ruled_largest", size=largest), *judged]
 
     if still:
-        judged = "ruled_out" if worst <= NEGLIGIBLE * result.step.baseline_ns else "not_ruled_out"
+        judged = "ruled_out" if worst <= SURELY * result.step.baseline_ns else "not_ruled_out"
         reason = say("ruled_kernels", limit=units.share(OWN), most=scale.time(worst))
         found.append(row("ruled_rows", still, say(judged), reason))
     if unknown:
@@ -453,7 +450,7 @@ def _mix(result: Result) -> list[Span]:
     judged = [say("not_ruled_out"), say("ruled_mixes")]
     if not round(mix.batch_mix_ns):
         judged = [say("ruled_out"), say("ruled_one_mix")]
-    elif abs(mix.batch_mix_ns) <= NEGLIGIBLE * abs(mix.baseline_raw_ns):
+    elif abs(mix.batch_mix_ns) <= SURELY * abs(mix.baseline_raw_ns):
         share = _at_most(abs(mix.batch_mix_ns), mix.baseline_raw_ns)
         judged = [say("ruled_out"), say("ruled_at_most", share=share)]
     return [say("ruled_mix"), scale.delta(mix.batch_mix_ns), *judged]
@@ -471,7 +468,7 @@ def _conclusion() -> Section:
 def _small_causes(result: Result) -> list[Section]:
     """Causes of less than 5 % of the change, and those that are not told above."""
     main, small = _main(result)
-    rest = [*main[MOST:], *small]
+    rest = [*main[LISTED:], *small]
     if not rest:
         return []
     return [_part("Smaller causes", [_told(findings.smaller(result, rest, PAGE), "Smaller causes")])]
@@ -481,7 +478,7 @@ def _queries(result: Result) -> list[Section]:
     main, _ = _main(result)
     found = [
         _part(f"Cause {finding.rank}", [Listing(finding.evidence.query, "sql")])
-        for finding in main[:MOST]
+        for finding in main[:LISTED]
         if finding.evidence.query
     ]
     said = _line(

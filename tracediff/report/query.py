@@ -16,38 +16,35 @@ from rich.text import Text
 
 from tracediff.query import reference
 from tracediff.report import tables, templates
+from tracediff.report.amounts import NAME, TEXT
 from tracediff.report.console import table_lines
 from tracediff.report.escape import markdown_cell, markdown_prose, shorten, visible
 
-LONGEST = 80  # of a text
-_NARROW = 24  # to which texts are shortened before rows are given lines of their own
 _NULL = "NULL"
 # What json.dumps leaves as it is and nobody sees.
 _UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
-def print_rows(
-    frame: pl.DataFrame, console: Console, *, width: int | None, longest: int | None = LONGEST
-) -> None:
+def print_rows(frame: pl.DataFrame, console: Console, *, width: int | None, full: bool = False) -> None:
     """Print rows in aligned columns, or one value a line where they do not fit into `width` columns.
 
-    Texts are cut in their middle to `longest` columns, None: not at all; numbers never are. `width` None: any.
+    Texts are cut in their middle, in columns shorter than in lines, unless `full`; numbers never are. `width` None: any.
     """
     heads = [visible(name) for name in frame.columns]
     numeric = [kind.is_numeric() for kind in frame.dtypes]
     rows = list(zip(*(_cells(column) for column in frame.iter_columns()), strict=True))
-    for limit in dict.fromkeys((longest, min(longest or _NARROW, _NARROW))):
-        shown = [
-            [_short(cell, limit, is_number) for cell, is_number in zip(row, numeric, strict=True)]
-            for row in rows
+    shown = [
+        [
+            cell if full or is_number else _cut(cell, NAME)
+            for cell, is_number in zip(row, numeric, strict=True)
         ]
-        widths = [max(map(cell_len, column)) for column in zip(heads, *shown, strict=True)]
-        if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
-            _columns(heads, shown, widths, numeric, console)
-            return
-        if longest is None:
-            break
-    _records(heads, [[_short(cell, longest, False) for cell in row] for row in rows], console)
+        for row in rows
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(heads, *shown, strict=True)]
+    if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
+        _columns(heads, shown, widths, numeric, console)
+    else:
+        _records(heads, [[cell if full else _cut(cell, TEXT) for cell in row] for row in rows], console)
 
 
 def _columns(
@@ -103,8 +100,8 @@ def _float(value: float) -> str:
     return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _short(cell: str, longest: int | None, is_number: bool) -> str:
-    return cell if is_number or longest is None or cell_len(cell) <= longest else shorten(cell, longest)
+def _cut(cell: str, longest: int) -> str:
+    return cell if cell_len(cell) <= longest else shorten(cell, longest)
 
 
 def csv(frame: pl.DataFrame) -> bytes:

@@ -15,15 +15,18 @@ from tracediff.model import (
     System,
     ThreadRow,
 )
+from tracediff.model.causes import SURELY
 from tracediff.model.common import ABSENT
 from tracediff.model.host import CommCallRow, GpuMetricRow
 from tracediff.model.kernels import LayerSide, LimitsRow, Reached
 from tracediff.model.show import Show
 from tracediff.report import names, units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import the_thread
 from tracediff.report.fields import reached
 from tracediff.report.grammar import say
 from tracediff.report.rows import OUTLIER, rank_order
+from tracediff.stats.rules import NEARLY
 from tracediff.trace.threads import RESPONSE_ROLES
 
 # Kernels
@@ -71,10 +74,7 @@ def _known(pattern: str, side: str, of: LayerSide) -> str:
 
 # Limits of the hardware
 
-_MOST = 2  # remarks of each bound
 _NEAR = 0.6  # of a peak: as in Nsight Compute's rule SOLBottleneck
-_WORTH = 0.02  # of the step: decode among long prefills is little of the mean one
-_WHOLE = 0.9  # of a kernel's time is known: the table of kernels then says what it reached
 
 
 def limit_rows(report: Result | Show) -> list[LimitsRow]:
@@ -87,7 +87,7 @@ def of_peak(report: Result | Show) -> dict[int, str]:
     """Row of `kernels` -> the part of the nearer peak that it reached, where nearly all of its time is known."""
     found = {}
     for row in limit_rows(report):
-        sides = [_nearer(one) for one in reached(row) if one.known >= _WHOLE]
+        sides = [_nearer(one) for one in reached(row) if one.known >= NEARLY]
         if shares := [units.share(near) for near in sides if near is not None]:
             found[row.kernel] = units.arrow(shares)
     return found
@@ -119,15 +119,15 @@ def _near_limits(report: Result | Show) -> list[str]:
         one = sides[-1]
         near = _nearer(one)
         if (
-            one.known >= _WHOLE
-            and side.ns_per_step >= _WORTH * step
+            one.known >= NEARLY
+            and side.ns_per_step >= SURELY * step
             and near is not None
             and near >= _NEAR
             and one.least is not None
         ):
             bound = one.link if near == one.of_bandwidth else "compute"
             found.setdefault(bound, []).append((side.ns_per_step, _near_limit(kernel, one, near, bound)))
-    longest = [one for each in found.values() for one in sorted(each, reverse=True)[:_MOST]]
+    longest = [one for each in found.values() for one in sorted(each, reverse=True)[:NAMED]]
     return [text for _, text in sorted(longest, reverse=True)]
 
 
@@ -213,8 +213,6 @@ def _sampled(side: GpuSamplingSide | None, samples: float) -> str:
 
 # Ranks: which of them stand out, and which one the others wait for
 
-_RANKS_NAMED = 3
-
 
 def rank_outliers(result: Result) -> list[str]:
     """A sentence for each of the ranks that changed otherwise than the rest, and one for those that are not named."""
@@ -223,8 +221,8 @@ def rank_outliers(result: Result) -> list[str]:
         for row in sorted(result.ranks, key=rank_order)
         if row.outlier is not None and abs(row.outlier) >= OUTLIER
     ]
-    out = [_outlier(row) for row in found[:_RANKS_NAMED]]
-    if more := len(found[_RANKS_NAMED:]):
+    out = [_outlier(row) for row in found[:NAMED]]
+    if more := len(found[NAMED:]):
         out.append(say("ranks_apart_more", count=f"{more}", ranks=f"{len(result.ranks)}"))
     return out
 

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeRow, RankRow, Result
 from tracediff.model.common import ABSENT
+from tracediff.report.amounts import LIMIT, PAGE
 from tracediff.report.names import kernel as kernel_name
 from tracediff.report.words import still
 
-LIMIT = 500  # rows a table shows at most; the JSON holds the rest
-PAGE = 40  # the same in the page of a comparison: who needs more reads the JSON or the tables
-RANKS = 64  # the same of ranks: further ones are like the others
 OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 
 Row = TypeVar("Row")

@@ -30,6 +30,7 @@ from tracediff.report import (
     words,
     workloads,
 )
+from tracediff.report.amounts import LIMIT, PAGE
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -51,10 +52,6 @@ from tracediff.report.pictures import runs
 
 Report = Result | Show
 LISTED = values.listed(Path(__file__).with_name("columns.txt"))
-_NAMES = 8  # kernels of a row that it opens to
-_WITH_SQL = 120  # rows of a table that open to a query
-_RUNS = 100  # captures of a side that are listed
-_SAMPLED = 20  # devices of which it is said how they were sampled
 
 
 def _two(report: Report) -> bool:
@@ -90,7 +87,7 @@ def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", kno
     """A table of the core, its first rows."""
     step = _step(report)
     context = values.Context(report, _two(report), fields.VALUES, step, per or f"per {step}", known or {})
-    limit = settings.pop("limit", rows.PAGE if _two(report) else rows.LIMIT)
+    limit = settings.pop("limit", PAGE if _two(report) else LIMIT)
     return values.table(LISTED[name], found, context, limit, **settings)
 
 
@@ -250,7 +247,7 @@ def waits(report: Show) -> Section | None:
     """Idle time of one capture by cause and place."""
     if not report.idle:
         return None
-    shown = report.idle[: rows.LIMIT]
+    shown = report.idle[:LIMIT]
     cells = {one.rank: _wait(one, number) for number, one in enumerate(shown)}
     found: list[Block] = [
         _lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
@@ -275,7 +272,7 @@ def _wait(one: IdleCause, number: int) -> Cell:
         size = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
         facts.append(("longest", [Cell(f"{size} in {at.run}, from {at.start_ns} to {at.end_ns} ns")]))
     more: list[Block] = [facts_of("place", facts)]
-    if one.query and number < _WITH_SQL:
+    if one.query and number < 2 * PAGE:
         more.append(Listing(one.query, "sql"))
     return Cell(words.sentence(one.title), more=more)
 
@@ -467,7 +464,7 @@ def _kernels(report: Report) -> Section | None:
             found += _kernels_of(report, one, first=number == 0)
     else:
         every = list(report.kernels)
-        made = kernel_table(report, every, [at for at, _ in enumerate(every)], rows.LIMIT, every)
+        made = kernel_table(report, every, [at for at, _ in enumerate(every)], LIMIT, every)
         found.append(replace(made, caption=say("kernels_of_one")))
     return _section("kernels", found, 1, gist=gist)
 
@@ -555,7 +552,7 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
         total = sum(of.ns_of)
         shares = [f"{units.share(ns, total)} of the row" for ns in of.ns_of] or [""] * len(of.names)
         called = [
-            Cell(name, code=True, small=share) for name, share in zip(of.names[:_NAMES], shares, strict=False)
+            Cell(name, code=True, small=share) for name, share in zip(of.names[:PAGE], shares, strict=False)
         ]
         facts.append((side if two else "kernel", [*called, Cell("; ".join(shapes))]))
     if two:
@@ -632,7 +629,7 @@ def _gaps(report: Report) -> Section | None:
             made.append(_aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     if report.worst_gaps:
         longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
-        shown = table(report, "worst gaps", longest, limit=20 if _two(report) else _RUNS, depth=2)
+        shown = table(report, "worst gaps", longest, limit=PAGE, depth=2)
         made.append(_part(LISTED["worst gaps"].title, [shown]))
     return _section("gaps", made, gist="By cause and place, and the longest single ones")
 
@@ -778,7 +775,7 @@ def _system(report: Report) -> Section:
         ("Scheduling", "Time on no CPU", system.off_cpu, "lead_off_cpu", [], 2),
         ("Payloads", "payloads", system.payloads, "lead_payloads", [], 1),
         ("Memory", "memory", system.memory, "lead_memory", [], 1),
-        ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.sampling(system)[:_SAMPLED], 1),
+        ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.sampling(system)[:PAGE], 1),
     )  # fmt: skip
     for menu, name, listed, lead, notes, depth in parts:
         if listed or notes:
@@ -804,7 +801,7 @@ def _ranks(report: Report) -> Section | None:
     skew = [remarks.rank_skew(one, _two(report)) for one in report.rank_skew]
     found += map(_note if outliers else _aside, skew)
     listed = sorted(report.ranks, key=rows.rank_order)
-    found.append(table(report, "ranks", listed, limit=rows.RANKS, look="data sortable", depth=_deep(report)))
+    found.append(table(report, "ranks", listed, look="data sortable", depth=_deep(report)))
     if report.rank_groups:
         told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], _step(report))]
         found.append(
@@ -852,7 +849,7 @@ def coverage(report: Report) -> Table:
 
 def _warnings(report: Report) -> Section | None:
     found: list[Sequence[Span]] = [[Code(one.slug), f" {one.message}"] for one in report.warnings]
-    shown = found[: rows.PAGE if _two(report) else rows.LIMIT]
+    shown = found[: PAGE if _two(report) else LIMIT]
     if not found:
         return None
     blocks: list[Block] = [Items(shown, "warn")]
@@ -873,10 +870,10 @@ def _inputs(report: Result) -> Section:
     listed = [
         fields.Run(f"{name}: {side.label}", run)
         for name, side in (("baseline", report.inputs.baseline), ("candidate", report.inputs.candidate))
-        for run in side.runs[:_RUNS]
+        for run in side.runs
     ]
     found: list[Block] = [
-        table(report, "inputs", listed, limit=2 * _RUNS, look="data fixed", depth=2),
+        table(report, "inputs", listed, limit=LIMIT, look="data fixed", depth=2),
         *_options(report.inputs.options),
     ]
     counts = units.pair(len(report.inputs.baseline.runs), len(report.inputs.candidate.runs))
@@ -902,7 +899,7 @@ def _capture(report: Show) -> Section:
     means = report.step.runs_ns
     listed = [
         fields.Run(f"run {number}", run, means[number - 1] if number <= len(means) else None)
-        for number, run in enumerate(report.input.runs[:_RUNS], 1)
+        for number, run in enumerate(report.input.runs, 1)
     ]
     found: list[Block] = [
         Section(
@@ -912,7 +909,7 @@ def _capture(report: Show) -> Section:
             columns=True,
             depth=1,
         ),
-        table(report, "inputs", listed, limit=_RUNS, look="data", depth=2),
+        table(report, "inputs", listed, limit=LIMIT, look="data", depth=2),
         *_options(report.options),
     ]
     return Section("capture", "The capture", found, depth=2, menu="Capture")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show
 from tracediff.report import advice, blocks, drawn, lanes, sections, show_words, units, words, workloads
+from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -31,7 +32,6 @@ from tracediff.report.markdown import LIMIT, cut_to_limit, length, said_by
 from tracediff.report.page import Page, render
 
 _BAR = 20  # letters of the longest bar
-_ALERTS = 5  # and waits, told at once
 
 
 def render_show_html(report: Show) -> str:
@@ -96,8 +96,8 @@ def _said(report: Show, books: show_words.Books) -> list[Block]:
 
 def _alerts(report: Show) -> list[Block]:
     notes = [*workloads.left_out(report), *words.all_missing(report)]
-    items: list[list[Span]] = [[text] for text in notes[:_ALERTS]]
-    if more := notes[_ALERTS:]:
+    items: list[list[Span]] = [[text] for text in notes[:NAMED]]
+    if more := notes[NAMED:]:
         items.append([Link(say("more", count=f"{len(more)}"), "capture")])
     return [Items(items, "alerts")] if items else []
 
@@ -105,7 +105,7 @@ def _alerts(report: Show) -> list[Block]:
 def _first_waits(report: Show) -> Section:
     """The largest waits, and how many more there are."""
     found: list[Block] = []
-    shown = report.idle[:_ALERTS]
+    shown = report.idle[:NAMED]
     scale = units.scale_for([one.ns for one in shown])
     if shown:
         found.append(Items([_wait(one, scale) for one in shown], "sizes"))

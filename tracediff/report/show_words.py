@@ -1,6 +1,6 @@
 """The report of one capture in words and printed figures, for every output.
 
-The accounting is printed to the nanosecond, and so that its rows add up to the printed step: the last digit goes to
+The accounting is printed to the nanosecond, so that its rows add up to the printed step: the last digit goes to
 the largest remainders. Rounded further, as elsewhere in a report, each row is what it is by itself.
 """
 
@@ -10,10 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracediff.model.causes import SURELY
 from tracediff.model.show import IdleCause, Show, ShowCategory
 from tracediff.report import names, palette, units, words
 from tracediff.report.causes import idle_named
 from tracediff.report.grammar import say
+from tracediff.stats.rules import LITTLE
 
 _NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
 _LONG = 1e9  # ns, from which a step is printed to the us
@@ -124,7 +126,7 @@ def raw_means(report: Show) -> str:
     """The means of the runs over all their steps; '' where they are those at equal workload."""
     means, raw = report.step.runs_ns, report.step.raw_runs_ns
     apart = len(raw) > 1 and any(
-        abs(one - other) > 0.001 * one for one, other in zip(means, raw, strict=True)
+        abs(one - other) > SURELY * one for one, other in zip(means, raw, strict=True)
     )
     return _between(report, raw) if apart else ""
 
@@ -132,10 +134,6 @@ def raw_means(report: Show) -> str:
 def _between(report: Show, values: Sequence[float]) -> str:
     scale = units.scale_for([report.step.mean_ns])
     return f"{scale.number(min(values))} to {scale.time(max(values))}"
-
-
-_APART = 0.25  # of the median, from which the mean is another
-_BUSY_SHARE = 0.9  # of the step, from which GPU work says more of it than idle time
 
 
 def sentence(report: Show) -> str:
@@ -148,7 +146,7 @@ def sentence(report: Show) -> str:
     if not captured(report, "kernels"):
         return say("show_host_most" if cause else "show_host", length=length, **most)
     kernel = next((row.baseline for row in report.kernels if row.baseline), None)
-    if kernel and step.idle_ns < (1 - _BUSY_SHARE) * step.mean_ns:
+    if kernel and step.idle_ns < LITTLE * step.mean_ns:
         share = units.share(1 - step.idle_ns / step.mean_ns)
         size = units.prose([kernel.ns_per_step]).size(kernel.ns_per_step)
         return say(
@@ -168,7 +166,7 @@ def _length(report: Show) -> tuple[str, str]:
     step, label = report.step, report.input.label
     prose = units.prose([step.mean_ns])
     size = prose.size(step.mean_ns)
-    apart = step.median_ns and abs(step.mean_ns - step.median_ns) > _APART * step.median_ns
+    apart = step.median_ns and abs(step.mean_ns - step.median_ns) > LITTLE * step.median_ns
     if any(run.step_source == "whole-capture" for run in report.input.runs):
         return say("length_of_capture", label=label, size=size), "the mean" if apart else "it"
     if step.median_ns and apart:
@@ -177,13 +175,10 @@ def _length(report: Show) -> tuple[str, str]:
     return say("length_of_step", label=label, size=size) + _stops(report), "it"
 
 
-_WORTH = 0.05  # of the mean step: what stops take less of is not said first
-
-
 def _stops(report: Show) -> str:
     """`; every 5th step stops for 281 ms`."""
     stops = report.stops
-    if stops is None or stops.count * stops.stop_ns < _WORTH * stops.total * report.step.mean_ns:
+    if stops is None or stops.count * stops.stop_ns < LITTLE * stops.total * report.step.mean_ns:
         return ""
     stop = units.prose([stops.stop_ns]).size(stops.stop_ns)
     if stops.every:
@@ -194,15 +189,9 @@ def _stops(report: Show) -> str:
 def what_a_step_is(report: Show) -> str:
     """Say how steps were told apart."""
     source = report.input.runs[0].step_source
-    if source == "whole-capture":
-        return "the whole capture counts as one step"
-    if source.startswith("inferred"):
-        return f"a step is what repeats ({source})"
-    if source.startswith("step-regex:"):
-        return f"a step begins at each range that matches {source.removeprefix('step-regex:')}"
-    if source.startswith("range "):
-        return f"a step is one {source}"
-    return f"a step is one iteration, by its label ({source})"
+    kinds = {"whole-capture": "whole", "inferred": "inferred", "step-regex:": "regex", "range ": "range"}
+    kind = next((kind for begins, kind in kinds.items() if source.startswith(begins)), "labels")
+    return say(f"steps_{kind}", source=source.removeprefix("step-regex:"))
 
 
 def runs(report: Show) -> str:
@@ -268,7 +257,8 @@ def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
         return ""
-    return f"mostly on rank {cause.on_rank}: {units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)} per step there"
+    size = units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)
+    return say("mostly_on_rank", rank=f"{cause.on_rank}", size=size)
 
 
 def longest(cause: IdleCause) -> str:
@@ -276,5 +266,6 @@ def longest(cause: IdleCause) -> str:
     if cause.longest is None:
         return ""
     ns = cause.longest.end_ns - cause.longest.start_ns
-    step = "a step" if cause.longest.step is None else f"step {cause.longest.step}"
-    return f"longest in the capture {units.scale_for([ns]).time(ns)}, {step} of {cause.longest.run}"
+    pattern = "longest_piece_of_any" if cause.longest.step is None else "longest_piece"
+    size = units.scale_for([ns]).time(ns)
+    return say(pattern, size=size, step=f"{cause.longest.step}", run=cause.longest.run)

@@ -6,25 +6,14 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from tracediff.model.causes import BUSY
+from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.show import Show, StepDiff, StepPlace
 from tracediff.report import palette, units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import idle_named, idle_title, run_name
 from tracediff.report.fields import ChosenCategory
 from tracediff.report.grammar import say
-
-SAME = 0.02  # of the typical step, below which a step is as long as it
-_NAMED, _ENOUGH, _LEAST = (
-    3,
-    0.8,
-    0.1,
-)  # parts of a sentence, what they explain together, what one explains at least
-_AGAINST = 0.25  # of the difference, from which a part against it is told
-_SHOWN = 0.01  # of the largest difference, below which a row is not shown
-START_UP = (
-    "It has first uses: it is the first step of the capture, or kernels ran, code was loaded or CUDA graphs were made for the"
-    " first time in it."
-)
+from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 
 
 def with_sentences(report: Show) -> Show:
@@ -46,7 +35,7 @@ def sentence(report: Show, one: StepDiff) -> str:
     """Say `Step 117 took 98.2 ms, 97.2 ms longer than a typical generation step: Python GC in _schedule 96.8 ms`."""
     prose = units.prose([one.ns, one.typical_ns, one.delta_ns])
     slots = {"name": name(report, one), "size": prose.size(one.ns), "typical": _typical(one)}
-    if abs(one.delta_ns) < SAME * one.typical_ns:
+    if abs(one.delta_ns) < SURELY * one.typical_ns:
         return say("step_same", typical_size=prose.size(one.typical_ns), **slots)
     longer = one.delta_ns > 0
     said = _made_of(one, prose, longer=longer)
@@ -61,14 +50,14 @@ def _made_of(one: StepDiff, prose: units.Prose, *, longer: bool) -> list[str]:
     more = [part for part in parts if (part.delta_ns > 0) == longer]
     less = [part for part in parts if (part.delta_ns > 0) != longer]
     said, covered = [], 0.0
-    for part in more[:_NAMED]:
-        if abs(part.delta_ns) < _LEAST * abs(one.delta_ns) or covered >= _ENOUGH * abs(one.delta_ns):
+    for part in more[:NAMED]:
+        if abs(part.delta_ns) < LITTLE * abs(one.delta_ns) or covered >= NEARLY * abs(one.delta_ns):
             break
         covered += abs(part.delta_ns)
         said.append(
             say("step_part" if longer else "step_part_less", part=part.name, size=prose.size(part.delta_ns))
         )
-    if less and abs(less[0].delta_ns) > _AGAINST * abs(one.delta_ns):
+    if less and abs(less[0].delta_ns) > LITTLE * abs(one.delta_ns):
         pattern = "step_while_less" if longer else "step_while_more"
         said.append(say(pattern, part=less[0].name, size=prose.size(less[0].delta_ns)))
     return said
@@ -99,7 +88,7 @@ def _parts(one: StepDiff) -> list[_Part]:
         if row.category in BUSY:
             kernels = [place for place in one.places if place.cause == row.category]
             most = max(kernels, key=lambda place: abs(place.delta_ns), default=None)
-            alone = most is not None and most.delta_ns * row.delta_ns > 0.6 * row.delta_ns**2
+            alone = most is not None and most.delta_ns * row.delta_ns > MOSTLY * row.delta_ns**2
             found.append(_Part(_kernel(most) if most and alone else words.cause(row.category), row.delta_ns))
     found += [_Part(idle_named(place), place.delta_ns) for place in one.places if place.cause not in BUSY]
     return sorted((part for part in found if part.delta_ns), key=lambda part: -abs(part.delta_ns))
@@ -118,36 +107,33 @@ def _kernel(place: StepPlace) -> str:
 
 def facts(report: Show, one: StepDiff) -> list[str]:
     """Where and when it ran, and what it is beside: a line each."""
-    where = [f"run {run_name(one.run)}", workload(one)]
-    if one.ranks:
-        where.append(f"rank {one.rank}")
-    when = f"in {words.viewer(report)} from {seconds(one.start_ns)} to {seconds(one.end_ns)}"
-    if report.coverage.baseline["kernels"] == "captured":
-        when += ", its first GPU work to that of the next step"
-    lines = [f"{', '.join(where)}; {when}"]
-    of = {
-        "workload": "like it",
-        "phase": "of its phase, of other batch sizes" if one.ctx_reqs is not None else "of its phase",
-        "all": "of any kind",
-    }[one.like]
-    lines.append(
-        f"typical: the mean of {units.counted(one.typical_steps, 'step')} {of}, the middle half by length"
-    )
+    where = say(
+        "step_where_rank" if one.ranks else "step_where", run=run_name(one.run), workload=workload(one), rank=f"{one.rank}",
+        viewer=words.viewer(report), start=seconds(one.start_ns), end=seconds(one.end_ns),
+    )  # fmt: skip
+    gpu = report.coverage.baseline["kernels"] == "captured"
+    like = "sizes" if one.like == "phase" and one.ctx_reqs is not None else one.like
+    lines = [say("step_gpu_work", where=where) if gpu else where]
+    lines.append(say(f"step_like_{like}", steps=units.counted(one.typical_steps, "step")))
     if one.start_up:
-        lines.append(START_UP)
+        lines.append(say("step_start_up"))
     longest = next(
-        (place for place in one.places if place.longest and place.delta_ns > _LEAST * abs(one.delta_ns)), None
+        (place for place in one.places if place.longest and place.delta_ns > LITTLE * abs(one.delta_ns)), None
     )
     if longest is not None and longest.longest is not None:
         at = longest.longest
-        lines.append(
-            f"{words.sentence(longest.title)}: longest piece from {seconds(at.start_ns)} to {seconds(at.end_ns)}"
-        )
+        ends = {"start": seconds(at.start_ns), "end": seconds(at.end_ns)}
+        lines.append(say("step_longest", title=words.sentence(longest.title), **ends))
     if one.ranks:
         scale = units.prose([row.ns for row in one.ranks])
-        rows = [f"rank {row.rank} {scale.size(row.ns)} ({scale.signed(row.delta_ns)}" for row in one.ranks]
-        own = [f", {scale.signed(row.own_delta_ns)} without communication)" for row in one.ranks]
-        lines.append("; ".join(map("".join, zip(rows, own, strict=True))))
+        said = (
+            say(
+                "step_rank", rank=f"{row.rank}", size=scale.size(row.ns), change=scale.signed(row.delta_ns),
+                own=scale.signed(row.own_delta_ns),
+            )
+            for row in one.ranks
+        )  # fmt: skip
+        lines.append("; ".join(said))
     return lines
 
 
@@ -155,8 +141,9 @@ def workload(one: StepDiff) -> str:
     """`generation step of 4 generation requests`."""
     said = []
     if one.ctx_reqs:
-        tokens = f" with {units.counted(one.ctx_tokens, 'token')}" if one.ctx_tokens is not None else ""
-        said.append(f"{units.counted(one.ctx_reqs, 'context request')}{tokens}")
+        requests = units.counted(one.ctx_reqs, "context request")
+        tokens = "" if one.ctx_tokens is None else units.counted(one.ctx_tokens, "token")
+        said.append(say("context", requests=requests, tokens=tokens) if tokens else requests)
     if one.gen_reqs:
         said.append(units.counted(one.gen_reqs, "generation request"))
     kind = units.step(one.phase)
@@ -171,7 +158,7 @@ def seconds(ns: int) -> str:
 def categories(one: StepDiff) -> list[ChosenCategory]:
     """The categories that differ; with the others together the rows add up to the step."""
     most = max((abs(row.delta_ns) for row in one.accounting), default=0.0)
-    rows = [row for row in one.accounting if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
+    rows = [row for row in one.accounting if row.delta_ns and abs(row.delta_ns) >= SURELY * most]
     rows.sort(key=lambda row: -abs(row.delta_ns))
     lines = [
         ChosenCategory(palette.category(row.category).label, row.ns, row.typical_ns, row.delta_ns)
@@ -187,4 +174,4 @@ def categories(one: StepDiff) -> list[ChosenCategory]:
 def places(one: StepDiff) -> list[StepPlace]:
     """The places that hold most of the difference."""
     most = max((abs(row.delta_ns) for row in one.places), default=0.0)
-    return [row for row in one.places if row.delta_ns and abs(row.delta_ns) >= _SHOWN * most]
+    return [row for row in one.places if row.delta_ns and abs(row.delta_ns) >= SURELY * most]

@@ -8,13 +8,12 @@ from collections.abc import Collection
 from tracediff.kernels.names import short
 from tracediff.model import Result, StructureRow
 from tracediff.report import units
+from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.causes import KINDS, brief
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
+from tracediff.stats.rules import MOSTLY
 
-_MOST = 3  # in the first sentences
-_LONGEST = 40  # characters of a kernel
-_MAIN = 0.5  # of the change of all kernels: a range that holds more of it is named in their place
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
 # These follow from others that are said: launches of graphs from the kernels in them.
@@ -31,14 +30,14 @@ def brief_of(result: Result) -> list[str]:
         if one.phase == result.observed.phase and (one.kind, one.range) not in said_first
     ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
-    mine = [one for one in mine if one.kind != "kernels" or one.range or placed < _MAIN * _size(one)]
+    mine = [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
     mine = _without_retuned(mine)
     kinds = {one.kind for one in mine}
     alike = _alike(result) if "kernel" in kinds else set()
     said: list[str] = []
     seen: set[str] = set()
     for one in mine:
-        if len(said) == _MOST:
+        if len(said) == NAMED:
             break
         if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
             continue
@@ -136,7 +135,7 @@ def _rarer(row: StructureRow) -> bool:
 def _own(name: str, alike: Collection[str] = ()) -> str:
     """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several, and so are those of `alike`."""
     said = brief(short(name))
-    return shorten(short(name), _LONGEST) if said in KINDS.values() or said in alike else said
+    return shorten(short(name), NAME) if said in KINDS.values() or said in alike else said
 
 
 _PLAIN = {

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracediff.model import Accounting, Evidence, Result, causes
+from tracediff.model.causes import OWN
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
 from tracediff.report.grammar import say
+from tracediff.stats.rules import LITTLE
 
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
-_SMALL = 0.05
-_SEEN = 0.1  # of the axis: changes that span so much are seen on bars from zero
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -68,7 +68,7 @@ class Waterfall:
         """The categories that a drawing adds up in one row: within noise, and a twentieth of the largest change or less."""
         changes = [bar for bar in self.bars if bar.kind == "category" and bar.captured and bar.delta_ns]
         largest = max((abs(bar.delta_ns) for bar in changes), default=0)
-        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= _SMALL * largest]
+        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= OWN * largest]
         return found if len(found) > 1 else []
 
     @property
@@ -91,7 +91,7 @@ class Waterfall:
         points = totals + [point for bar in self.bars[1:-1] for point in (bar.start_ns, bar.end_ns)]
         low, high = min(points), max(max(points), 1)
         unsure = all(bar.level == NOISE for bar in self.bars[1:-1] if bar.delta_ns)
-        if unsure or low <= 0 or high == low or high - low > _SEEN * high:
+        if unsure or low <= 0 or high == low or high - low > LITTLE * high:
             return min(0.0, float(low)), float(high)
         width = max(float(high - low), 0.02 * high)
         step = 10 ** math.floor(math.log10(width))

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from tracediff.formats.recognise import counted
-from tracediff.model.causes import CATEGORIES
+from tracediff.model.causes import CATEGORIES, SURELY
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
 from tracediff.report import page, units
+from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
 from tracediff.report.causes import CAUSES
 from tracediff.report.console import print_document
 from tracediff.report.document import markdown
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
+from tracediff.stats.rules import LITTLE
 
 _ALONE = {
     "graph": "with the kernels between two waits as one CUDA graph",
     "async": "with results awaited one step later",
 }
 _HEAD = ("phase", "steps", "before", "after", "range", "change")
-_SMALL = 0.005  # of a step: a smaller part of it is left out of the table of what decides
-_SAME = 0.02  # of what was taken away
 # What decides a step, as one group: a sentence names groups, the table their parts.
 GROUPS = {
     "GPU work": ("compute", "comm", "memcpy"),
@@ -60,17 +60,17 @@ def sentences(found: WhatIf) -> list[str]:
     said = [
         say(
             "whatif_deciding",
-            after=_groups(_shares(phase.deciding_after, phase.after_ns)[:3]),
-            before=_groups(_shares(phase.deciding_before, phase.before_ns)[:3]),
+            after=_groups(_shares(phase.deciding_after, phase.after_ns)[:NAMED]),
+            before=_groups(_shares(phase.deciding_before, phase.before_ns)[:NAMED]),
         )
     ]
     gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
     if removed > 0:
         write = units.prose([removed, gained])
         pattern = "whatif_shorter" if gained > 0 else "whatif_longer"
-        if abs(gained) < _SMALL * phase.before_ns:
+        if abs(gained) < SURELY * phase.before_ns:
             pattern = "whatif_same"
-        if removed - gained > _SAME * removed:
+        if removed - gained > LITTLE * removed:
             pattern = f"{pattern}_hidden"
         said.append(
             say(
@@ -80,14 +80,10 @@ def sentences(found: WhatIf) -> list[str]:
                 gained=write.size(abs(gained)),
             )
         )
-    part = "" if found.steps == found.all_steps else f" of {found.all_steps:,}"
-    said.append(
-        f"Replayed: {counted(found.steps, 'step')}{part}. Without changes the replay gives each step its measured time."
-    )
-    said.append(
-        "The range holds the step time of a program that is really changed so in 8 of 10 cases, on a host of the same speed (docs/method.md#replay)."
-    )
-    return said
+    steps = counted(found.steps, "step")
+    if found.steps < found.all_steps:
+        steps = say("steps_of", steps=f"{found.steps:,}", all=f"{found.all_steps:,}")
+    return [*said, say("whatif_replayed", steps=steps), say("whatif_range")]
 
 
 def _shares(deciding: Mapping[str, float], whole: float) -> list[tuple[str, float]]:
@@ -100,7 +96,7 @@ def _shares(deciding: Mapping[str, float], whole: float) -> list[tuple[str, floa
 
 
 def _groups(shares: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{name} {units.share(part)}" for name, part in shares if part > _SMALL)
+    return ", ".join(f"{name} {units.share(part)}" for name, part in shares if part > SURELY)
 
 
 def _phase_table(found: WhatIf) -> Table:
@@ -121,7 +117,7 @@ def _deciding_table(phase: WhatIfPhase) -> Table:
     rows: list[list[Span]] = []
     for name in CATEGORIES:
         times = [(deciding.get(name, 0.0), whole) for deciding, whole in sides]
-        if max(times)[0] > _SMALL * phase.before_ns:
+        if max(times)[0] > SURELY * phase.before_ns:
             cells = [cell for ns, of in times for cell in (scale.number(ns), units.share(ns, of))]
             rows.append([CAUSES[name].name, *cells])
     heads = ["what decides", f"before, {scale.unit}", "share", f"after, {scale.unit}", "share"]

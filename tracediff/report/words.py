@@ -19,6 +19,7 @@ from tracediff.model import (
 from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
+from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.causes import CAUSES, OUTSIDE, at, part_kinds, run_name
 from tracediff.report.grammar import say
 
@@ -250,16 +251,13 @@ def place(where: Where) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
-_RUNS_NAMED = 8
-
-
 def run_names(side: SideInput) -> list[str]:
     """The captures that a side takes as repeats of one program, as their folder names them; empty for a single one."""
     names = [run.name for run in side.runs]
     if len(names) < 2:
         return []
-    more = len(names) - _RUNS_NAMED
-    return names if more <= 0 else [*names[:_RUNS_NAMED], f"{more} more"]
+    more = len(names) - LISTED
+    return names if more <= 0 else [*names[:LISTED], f"{more} more"]
 
 
 def of_one_rank(finding: Finding) -> bool:
@@ -390,24 +388,19 @@ def held(result: Result, finding: Finding) -> str:
     found, runs = finding.held, (phase and phase.runs) or result.step.runs  # less those that are left out
     if found is None or min(runs.baseline, runs.candidate) < 2:
         return ""
-    mine = {run.name for run in result.inputs.candidate.runs}
+    mine = [run.name for run in result.inputs.candidate.runs]
     odd = [run_name(one) for one in found.odd if one in mine]
-    text = f"in {found.candidate} of {runs.candidate} runs"
+    pattern, names = ("held_not_in" if odd else "held_some"), odd
     if found.candidate >= runs.candidate:
-        text = f"in all {runs.candidate} runs"
+        pattern = "held_all"
     elif 2 * found.candidate <= runs.candidate:
         out = {one.run for row in result.phases for one in row.odd_runs if one.left_out}
-        have = [
-            run_name(run.name)
-            for run in result.inputs.candidate.runs
-            if run.name not in found.odd and run.name not in out
-        ]
-        text += f": {', '.join(have)}" if have else ""
-    elif odd:
-        text += f", not in {', '.join(odd)}"
-    if found.baseline < runs.baseline:
-        before = [run_name(one) for one in found.odd if one not in mine]
-        text += f", and in {', '.join(before)} of the baseline" if before else ""
+        names = [run_name(one) for one in mine if one not in found.odd and one not in out]
+        pattern = "held_in" if names else "held_some"
+    text = say(pattern, count=f"{found.candidate}", runs=f"{runs.candidate}", names=", ".join(names))
+    before = [run_name(one) for one in found.odd if one not in mine]
+    if found.baseline < runs.baseline and before:
+        return say("held_baseline", held=text, names=", ".join(before))
     return text
 
 
@@ -463,9 +456,6 @@ class PartRow:
     follows: bool
 
 
-_PARTS = 4  # further ones are summed up
-
-
 def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     """Write the parts of a finding, of one kind together, the largest first; they sum to its size."""
     sums: dict[tuple[str, bool], float] = {}
@@ -476,7 +466,7 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     if len(rows) == 1:
         return []
     seen = [row for row in rows if abs(row[1]) >= 0.5 * scale.factor / 10**scale.decimals]
-    most = len(seen) if len(seen) == len(rows) <= _PARTS + 1 else min(len(seen), _PARTS)
+    most = len(seen) if len(seen) == len(rows) <= NAMED + 1 else min(len(seen), NAMED)
     shown, rest = rows[:most], rows[most:]
     written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
     if rest:

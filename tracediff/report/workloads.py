@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tracediff.model import Result, Stratum
+from tracediff.model.causes import SURELY
 from tracediff.model.show import Show
 from tracediff.report import units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import run_name
 from tracediff.report.grammar import say
 
 _SIDES = ("baseline", "candidate")
-_WORTH_A_NAME = 0.02  # of a side's step time: smaller workloads are summed up
-_NAMED_IN_TEXT = 3  # further ones are summed up
 
 
 class _Why(NamedTuple):
@@ -48,7 +48,8 @@ def workload_name(stratum: Stratum, between: str = ": ") -> str:
     """Say in words what the steps of a stratum have in common."""
     said = []
     if stratum.ctx_reqs not in ("0", "?"):
-        said.append(f"{_of(stratum.ctx_reqs, 'context request')} with {_of(stratum.ctx_tokens, 'token')}")
+        requests, tokens = _of(stratum.ctx_reqs, "context request"), _of(stratum.ctx_tokens, "token")
+        said.append(say("context", requests=requests, tokens=tokens))
     if stratum.gen_reqs not in ("0", "?"):
         said.append(_of(stratum.gen_reqs, "generation request"))
     name = units.step(stratum.phase)
@@ -66,12 +67,13 @@ def left_out(report: Result | Show) -> list[str]:
     out = [one for one in report.strata if not one.compared]
     out.sort(key=lambda one: -max(_share(one, side) for side in _SIDES))
     size = _of_both if two else _of_one
-    named = min(_NAMED_IN_TEXT, sum(most_of(one) >= _WORTH_A_NAME for one in out))
+    named = min(NAMED, sum(most_of(one) >= SURELY for one in out))
     if len(out) - named == 1 and not named:
         named = 1
     texts = [f"{size([one])}{_called(one)}{_why(one).clause}" for one in out[:named]]
     if named and out[named:]:
-        texts.append(f"{size(out[named:])} of {units.counted(len(out) - named, 'more workload')}")
+        more = units.counted(len(out) - named, "more workload")
+        texts.append(say("more_workloads", size=size(out[named:]), workloads=more))
     elif out[named:]:
         texts.append(f"{size(out)} {_summed(out)}")
     said = [say("not_compared" if two else "not_in_the_mean", text=text) for text in texts]
@@ -125,8 +127,10 @@ def most_of(stratum: Stratum) -> float:
 
 
 def _of_one(strata: Sequence[Stratum]) -> str:
-    share = units.share(sum(one.baseline_share or 0.0 for one in strata))
-    return f"{share} of the time of all steps, {units.counted(sum(one.baseline_steps for one in strata), 'step')}"
+    steps = units.counted(sum(one.baseline_steps for one in strata), "step")
+    return say(
+        "of_all_steps", share=units.share(sum(one.baseline_share or 0.0 for one in strata)), steps=steps
+    )
 
 
 def _of_both(strata: Sequence[Stratum]) -> str:
@@ -137,19 +141,17 @@ def _of_both(strata: Sequence[Stratum]) -> str:
     steps = f"{steps} step" if steps == "1" else f"{steps} steps"
     if any(getattr(one, f"{side}_share") is None for side, _ in there for one in strata):
         return steps
-    parts = [(units.share(sum(_share(one, side) for one in strata)), f"the {side}'s") for side, _ in there]
-    if len(parts) == 2 and parts[0][0] == parts[1][0]:
-        parts = [(parts[0][0], "both sides'")]
-    return f"{' and '.join(f'{share} of {whose}' for share, whose in parts)} step time, {steps}"
+    shares = [units.share(sum(_share(one, side) for one in strata)) for side, _ in there]
+    if len(shares) > len(set(shares)):
+        return say("of_both_sides", share=shares[0], steps=steps)
+    said = (say(f"{side}_s", share=share) for (side, _), share in zip(there, shares, strict=True))
+    return say("of_step_time", shares=" and ".join(said), steps=steps)
 
 
 def _share(stratum: Stratum, side: str) -> float:
     """Its part of a side's step time; 0 where that is not known."""
     share = getattr(stratum, f"{side}_share")
     return share if isinstance(share, float) else 0.0
-
-
-_MIX = 0.001  # of the mean: a smaller part of a raw mean is not seen in its three digits
 
 
 def mix_note(result: Result) -> str:
@@ -159,7 +161,6 @@ def mix_note(result: Result) -> str:
     shown = [(mix.baseline_raw_ns, step.baseline_ns), (mix.candidate_raw_ns, step.candidate_ns)]
     if all(prose.size(raw) == prose.size(equal) for raw, equal in shown):
         return ""
-    least = _MIX * max(mix.baseline_raw_ns, mix.candidate_raw_ns)
     parts = {
         "raw_equal": mix.speed_ns,
         "raw_mix": mix.batch_mix_ns,
@@ -172,7 +173,7 @@ def mix_note(result: Result) -> str:
     said = [
         say(pattern, size=prose.signed(value), **slots)
         for pattern, value in parts.items()
-        if abs(value) >= least
+        if prose.size(mix.baseline_raw_ns + value) != prose.size(mix.baseline_raw_ns)
     ]
     if not said:
         return ""
@@ -192,9 +193,6 @@ def _first_uses_moved(result: Result) -> str:
 
 # What share of each side's step time the numbers speak of: a bar a side, with names beside it.
 
-_NAMED = 2  # workloads at most; further ones are summed up
-_LEAST = 0.0005  # of the step time: less is not worth a word
-
 
 def step_share(result: Result) -> str:
     """How much of all step time the comparison speaks of; empty where it is nearly all."""
@@ -202,11 +200,11 @@ def step_share(result: Result) -> str:
     if min(share.baseline, share.candidate) >= 0.95:
         return ""
     said = []
-    for side, value in (("baseline", share.baseline), ("candidate", share.candidate)):
-        runs = _odd_runs(result, side)
-        without = f" (without run{'s' * (len(runs) > 1)} {', '.join(sorted(runs))})" if runs else ""
-        said.append(f"{100 * value:.0f} % of the {side}'s{without}")
-    return f"Compared: {' and '.join(said)} step time."
+    for side in _SIDES:
+        text, runs = say(f"{side}_s", share=f"{100 * getattr(share, side):.0f} %"), _odd_runs(result, side)
+        pattern = "without_runs" if len(runs) > 1 else "without_run"
+        said.append(say(pattern, whose=text, names=", ".join(sorted(runs))) if runs else text)
+    return say("compared", shares=" and ".join(said))
 
 
 @dataclass(frozen=True)
@@ -241,15 +239,16 @@ def _side(result: Result, name: str) -> Side:
     share = getattr(result.step.time_share, name)
     out = [(_share(one, name), one) for one in result.strata if not one.compared]
     strata = sorted((pair for pair in out if pair[0] > 0), key=lambda pair: -pair[0])
-    named = [pair for pair in strata[:_NAMED] if pair[0] >= _WORTH_A_NAME or len(strata) == 1]
+    named = [pair for pair in strata[:NAMED] if pair[0] >= SURELY or len(strata) == 1]
     left = [Left(size, _workload(one)) for size, one in named]
     if more := strata[len(named) :]:
         text = units.counted(len(more), "more workload" if named else "workload")
-        left.append(Left(sum(size for size, _ in more), f"{text} without a counterpart"))
+        text = say("without_counterpart", workloads=text)
+        left.append(Left(sum(size for size, _ in more), text))
     rest = 1.0 - share - sum(one.share for one in left)
-    if rest > _LEAST:
-        left.append(Left(rest, _runs(result, name)))
-    return Side(name, share, sorted((one for one in left if one.share > _LEAST), key=lambda one: -one.share))
+    left.append(Left(rest, _runs(result, name)))
+    seen = [one for one in left if units.share(one.share) != units.share(0.0)]
+    return Side(name, share, sorted(seen, key=lambda one: -one.share))
 
 
 def _workload(stratum: Stratum) -> str:
@@ -261,8 +260,8 @@ def _runs(result: Result, side: str) -> str:
     """What the steps are of that no workload accounts for: those of runs that are left out."""
     names = _odd_runs(result, side)
     if not names:
-        return "other steps"
-    return f"run{'s' * (len(names) > 1)} {', '.join(names)}, unlike the others"
+        return say("other_steps")
+    return say("odd_runs" if len(names) > 1 else "odd_run", names=", ".join(names))
 
 
 def _odd_runs(result: Result, side: str) -> list[str]:

@@ -8,21 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tracediff.stats.rules import ENOUGH as ENOUGH
+from tracediff.stats.rules import LITTLE as LITTLE
+from tracediff.stats.rules import MOST_RUNS as MOST_RUNS
+from tracediff.stats.rules import MOSTLY as MOSTLY
+from tracediff.stats.rules import NEARLY as NEARLY
+from tracediff.stats.rules import PAIRS as PAIRS
+from tracediff.stats.rules import PERMUTE as PERMUTE
+from tracediff.stats.rules import RUNS_TELL as RUNS_TELL
 from tracediff.stats.student import Floats, above, quantile, shift_for
 
 ALPHA = 0.05  # by convention: of a test, of false discoveries, and of the ways to deal the runs out
-MOSTLY = 0.5  # what is most of something, wherever a rule says so: only one part can hold more
-NEARLY = 0.75  # what is nearly all of something: two such parts have at least half in common
 LEAST = 4  # alike things, from which the one that differs from the others tells itself apart: of three the other two may
-LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
-ENOUGH = 20  # steps, launches or samples, from which their own scatter says something: a standard deviation is known to 16 %
-RUNS_TELL = 3  # runs a side from which their own scatter decides: with three, the usual one held 0 in 55 of 60 null pairs
 WANTED = 0.02  # of what is compared: the change for which a number of runs is advised; a choice
 ODD = 6.0  # robust standard deviations from which a run lies apart: by chance in 6 of 100 pairs of five normal runs a side, in 2 of eight
-PERMUTE, PAIRS = (
-    4,
-    7,
-)  # runs a side, and pairs, from which dealing them out anew can reach that: 2 of 70 ways, 2 of 128
 
 
 def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
@@ -56,9 +55,6 @@ def benjamini_hochberg(p: Floats) -> Floats:
     ratios = p[order] * len(order) / np.arange(1, len(order) + 1)
     q[order] = np.minimum(np.minimum.accumulate(ratios[::-1])[::-1], 1.0)
     return q
-
-
-MOST_RUNS = 50  # beyond which no number of runs is advised: `runs_for` gives one more
 
 
 def runs_for(error: float, runs: tuple[int, int], change: float, prior: float) -> int | None:

@@ -7,21 +7,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.model import FindingPart, Result, Where
+from tracediff.model.causes import SURELY
 from tracediff.model.common import ABSENT
 from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import OUTSIDE, part_named
 from tracediff.report.escape import shorten
-from tracediff.report.pictures.style import Change, Layout, Sheet, areas, box, colour, fitting, room
+from tracediff.report.pictures.style import (
+    FAINT,
+    LINE,
+    PALE,
+    ROW,
+    Change,
+    Layout,
+    Sheet,
+    areas,
+    box,
+    colour,
+    fitting,
+    room,
+)
+from tracediff.stats.rules import LITTLE
 
 TITLE = "Causes of the step time"
-_ROW, _BAND = 24.0, 4.0  # of a level; of the colour of a category
-_NAMED = 3  # numbered parts
 STEPS = ("step", "typical")  # kinds of the root
-# Of the largest change: what changed less is drawn as unchanged; is not named where it may be noise.
-_LEAST, _NOTABLE = 0.02, 0.1
-_FAINT, _STRONG = 0.14, 0.5  # of the colour of a change; letters stay readable on it
 _WORDS = {"busy": "GPU busy", "idle": "GPU idle", "gemm": "GEMM", "moe": "MoE"}
 
 
@@ -63,17 +74,17 @@ def largest(tree: Sequence[CauseNode]) -> list[int]:
         if number not in whole and node.kind not in (*STEPS, "rest")
     ]
     if tree and tree[0].candidate_ns is ABSENT:
-        return sorted(leaves, key=lambda number: -tree[number].baseline_ns)[:_NAMED]
+        return sorted(leaves, key=lambda number: -tree[number].baseline_ns)[:NAMED]
     leaves = sorted((one for one in leaves if tree[one].delta_ns), key=lambda one: -abs(tree[one].delta_ns))
     sure = [one for one in leaves if tree[one].level != "within_noise"]
     first = min((tree[one].finding for one in sure if tree[one].finding), default=0)
     cause = [one for one in sure if first and tree[one].finding == first][:1]
-    found = [*cause, *(one for one in sure if one not in cause)][:_NAMED]
+    found = [*cause, *(one for one in sure if one not in cause)][:NAMED]
     unsure = [one for one in leaves if one not in sure]
     if unsure and (not found or unsure[0] == leaves[0]):  # what is largest is named, whatever it is worth
-        found = [*found[: _NAMED - 1], unsure.pop(0)]
-    least = _NOTABLE * abs(tree[leaves[0]].delta_ns) if leaves else 0.0
-    return (found + [one for one in unsure if abs(tree[one].delta_ns) >= least])[:_NAMED]
+        found = [*found[: NAMED - 1], unsure.pop(0)]
+    least = LITTLE * abs(tree[leaves[0]].delta_ns) if leaves else 0.0
+    return (found + [one for one in unsure if abs(tree[one].delta_ns) >= least])[:NAMED]
 
 
 def name(node: CauseNode) -> str:
@@ -147,8 +158,8 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     y = _list(out, ink, y)
     if two:
         colours = (
-            ("--slower", _STRONG, "slower"),
-            ("--faster", _STRONG, "faster"),
+            ("--slower", PALE, "slower"),
+            ("--faster", PALE, "faster"),
             ("--rule", 1.0, "unchanged"),
         )
         x, y = out.legend(((*one, False) for one in colours), 0, y)
@@ -189,7 +200,7 @@ class _Ink:
     def cell(self, cell: Cell, top: float, bottom: float) -> list[tuple[float, float]]:
         """A part of a cell, px from the top of its row; a px lies between neighbours wide enough."""
         wide = cell.width - (1 if cell.width * self.per_ns > 3 else 0) / self.per_ns
-        return box(cell.x, cell.x + wide, cell.depth * _ROW + top, cell.depth * _ROW + bottom)
+        return box(cell.x, cell.x + wide, cell.depth * ROW + top, cell.depth * ROW + bottom)
 
     def row(self, number: int) -> Change:
         """A named part in the list."""
@@ -209,10 +220,10 @@ class _Ink:
 
 def _draw_side(out: Sheet, found: list[Cell], ink: _Ink, top: float) -> float:
     shown = [one for one in found if one.depth >= 0 and one.width * ink.per_ns >= 0.4]
-    y = top + (max((one.depth for one in shown), default=0) + 1) * _ROW
+    y = top + (max((one.depth for one in shown), default=0) + 1) * ROW
     axes = out.axes(0, top, out.layout.width, y)
     axes.set(xlim=(0, out.layout.width / ink.per_ns), ylim=(y - top, 0))
-    shapes = [ink.cell(one, 0.0, _ROW - 1) for one in shown]
+    shapes = [ink.cell(one, 0.0, ROW - 1) for one in shown]
     inks = [ink.fill(one.number) for one in shown]
     if out.layout.narrow:
         areas(axes, shapes, inks)
@@ -222,17 +233,17 @@ def _draw_side(out: Sheet, found: list[Cell], ink: _Ink, top: float) -> float:
         areas(axes, shapes, inks, titles, links)
     bands = [one for one in shown if one.node.kind == "category"]
     colours = [(palette.variable(one.node.key), 1.0) for one in bands]
-    areas(axes, [ink.cell(one, _ROW - 1 - _BAND, _ROW - 1) for one in bands], colours)
+    areas(axes, [ink.cell(one, ROW - 1 - LINE / 4, ROW - 1) for one in bands], colours)
     for one in shown:
         if one.number in ink.top and one.node.finding and one.width * ink.per_ns > 3:
-            corners = ink.cell(one, 0.8, _ROW - 1.8)
+            corners = ink.cell(one, 0.8, ROW - 1.8)
             axes.plot(*zip(*corners, corners[0], strict=True), color=colour("--ink"), linewidth=1.6)
         _name(out, one, ink, top)
     named = [one for one in found if one.number in ink.top and one.width * ink.per_ns >= 1]
     ends = [
         (
             (one.x + one.width / 2) * ink.per_ns,
-            min(y, y - (3 - one.depth) * _ROW),
+            min(y, y - (3 - one.depth) * ROW),
             ink.top.index(one.number) + 1,
         )
         for one in named
@@ -247,17 +258,17 @@ def _name(out: Sheet, cell: Cell, ink: _Ink, top: float) -> None:
     if ink.fill(cell.number)[0] != "--rule" and len(text) + len(change) + 1 <= room(width):
         text = f"{text} {change}"
     if node.kind != "rest" or len(text) <= room(width):
-        band = _BAND if node.kind == "category" else 0.0
-        middle = top + cell.depth * _ROW + (_ROW - 1 - band) / 2
+        band = LINE / 4 if node.kind == "category" else 0.0
+        middle = top + cell.depth * ROW + (ROW - 1 - band) / 2
         out.write(cell.x * ink.per_ns + 4, middle, fitting(text, width))
 
 
 def tint(node: CauseNode, most: float) -> tuple[str, float]:
     """Colour of a change and how strong it is; half as strong within noise."""
-    if not most or abs(node.delta_ns) < _LEAST * most:
+    if not most or abs(node.delta_ns) < SURELY * most:
         return "--rule", 1.0
     part = math.sqrt(min(abs(node.delta_ns) / most, 1.0))
-    opacity = _FAINT + (_STRONG - _FAINT) * part
+    opacity = FAINT + (PALE - FAINT) * part
     return "--slower" if node.delta_ns > 0 else "--faster", opacity / (
         2 if node.level == "within_noise" else 1
     )

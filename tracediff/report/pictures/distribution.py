@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from tracediff.model import PhaseTimes, Result
 from tracediff.model.show import Show
 from tracediff.report import units
+from tracediff.report.amounts import NAMED
 from tracediff.report.pictures.style import (
+    AXIS,
     DASHED,
+    DOTS,
+    LINE,
+    PLOT,
     SOLID,
     Layout,
     Sheet,
@@ -20,12 +25,9 @@ from tracediff.report.pictures.style import (
     typeset,
     wrapped,
 )
+from tracediff.stats.rules import ENOUGH
 
 TITLE = "Step times"
-_HIGH, _LEFT, _GAP = 132.0, 48.0, 28.0  # of a plot; room for its levels; between two beside each other
-_LOG_FROM = 4.0  # as in the step strip
-_MOST, _LEAST = 4, 3  # phases; steps of a side of one
-_POINTS, _TAIL = 160, 24  # of a curve; of them its last ones, one by one
 _COLOURS = {"baseline": "--base-dot", "candidate": "--cand-dot"}
 
 Curve = Sequence[tuple[float, float]]  # ns, and the part that took at most so much, both ascending
@@ -43,8 +45,8 @@ class Plot:
 def ecdf(values: Sequence[float]) -> Curve:
     """The empirical distribution function where it rises; of many values some, and the slowest ones."""
     ordered, many = sorted(values), len(values)
-    step = max(many // (_POINTS - _TAIL), 1)
-    kept = [at for at in range(many) if at % step == 0 or at >= many - _TAIL]
+    step = max(many // DOTS, 1)
+    kept = [at for at in range(many) if at % step == 0 or at >= many - ENOUGH]
     return [(ordered[at], (at + 1) / many) for at in kept]
 
 
@@ -58,9 +60,9 @@ def of_steps(report: Result | Show, layout: Layout) -> Sheet | None:
     plots = [
         Plot(phase.phase, _figures(phase), {side: ecdf(times[phase.phase, side]) for side in sides})
         for phase in sorted(report.phases, key=lambda one: one.phase != first)
-        if all(len(times.get((phase.phase, side), ())) >= _LEAST for side in sides)
+        if all((phase.phase, side) in times for side in sides)
     ]
-    return draw(TITLE, plots[:_MOST], layout, "of the steps took at most so long") if plots else None
+    return draw(TITLE, plots[:NAMED], layout, "of the steps took at most so long") if plots else None
 
 
 def _figures(phase: PhaseTimes) -> str:
@@ -76,11 +78,11 @@ def draw(title: str, plots: Sequence[Plot], layout: Layout, what: str) -> Sheet:
     """Lay out plots, two beside each other where there is room. `what`: the part is of what."""
     out = Sheet(layout, title)
     across = 2 if len(plots) > 1 and layout.width > 800 else 1
-    width = (layout.width - _GAP * (across - 1)) / across
+    width = (layout.width - LINE * (across - 1)) / across
     y = top = _legend(out, plots[0].curves, f"Part {what}")
     for number, plot in enumerate(plots):
         column = number % across
-        bottom = _plot(out, plot, column * (width + _GAP), top, width)
+        bottom = _plot(out, plot, column * (width + LINE), top, width)
         y = max(y, bottom)
         if column == across - 1:
             top = y
@@ -106,11 +108,11 @@ def _plot(out: Sheet, plot: Plot, x: float, y: float, width: float) -> float:
     for line in wrapped(typeset(plot.figures), width):
         head += 18
         out.write(x, head, line, ink="--muted")
-    bottom = head + 16 + _HIGH
-    axes = out.axes(x + _LEFT, head + 16, x + width - 24, bottom)
+    bottom = head + 16 + PLOT
+    axes = out.axes(x + AXIS, head + 16, x + width - 24, bottom)
     axes.set_ylim(0, 1)
     label(axes.yaxis, {percent / 100: f"{percent} %" for percent in (0, 25, 50, 75, 100)})
-    time_axis(axes, [ns for curve in plot.curves.values() for ns, _ in curve], width - _LEFT - 24, _LOG_FROM)
+    time_axis(axes, [ns for curve in plot.curves.values() for ns, _ in curve], width - AXIS - 24)
     for side, curve in plot.curves.items():
         times, parts = zip(*[(curve[0][0], 0.0), *curve], strict=True)
         dashes = DASHED if side == "candidate" else SOLID

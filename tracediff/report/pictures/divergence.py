@@ -5,15 +5,26 @@ from __future__ import annotations
 from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import OUTSIDE
 from tracediff.report.grammar import say
-from tracediff.report.pictures.style import Change, Layout, Sheet, areas, colour, label, marks, tick
+from tracediff.report.pictures.style import (
+    AXIS,
+    FAINT,
+    PLOT,
+    ROW,
+    Change,
+    Layout,
+    Sheet,
+    areas,
+    colour,
+    label,
+    marks,
+    tick,
+)
+from tracediff.stats.rules import LITTLE
 
 TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
-_TOP, _HIGH, _NAMED = 24.0, 170.0, 3
-_AXIS = 78.0  # room for the figures of the axis
-_EDGE = 24.0  # room before the first op and after the last one, where jumps are often
-_LEAST = 0.1  # of the largest cause: what is smaller is not named
 
 
 def shown(result: Result) -> Divergence | None:
@@ -33,12 +44,12 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     ops = [point.op for point in one.points]
     low, high = float(min(0, *lags)), float(max(0, *lags))
     room = 0.08 * max(high - low, 1_000.0)
-    bottom, right = _TOP + _HIGH, layout.width - 6
+    bottom, right = ROW + PLOT, layout.width - 6
     scale = units.scale_for([low - room, high + room])
     out.write(0, 9, _ends(one, scale), bold=True)
-    axes = out.axes(_AXIS, _TOP, right, bottom)
+    axes = out.axes(AXIS, ROW, right, bottom)
     last = max(ops[-1], 1)
-    edge = last * _EDGE / (right - _AXIS - 2 * _EDGE)
+    edge = last * ROW / (right - AXIS - 2 * ROW)  # room for jumps at the first op and the last one
     axes.set(xlim=(-edge, last + edge), ylim=(low - room, high + room))
     axes.xaxis.grid(visible=False)
     label(axes.yaxis, {at: _signed(at, scale) for at in marks(*axes.get_ylim(), 4)})
@@ -50,16 +61,16 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
                 *((at, bound(ns, 0)) for at, ns in zip(ops, lags, strict=True)),
                 (ops[-1], 0.0),
             ]
-            areas(axes, [shape], [(ink, 0.25)])
+            areas(axes, [shape], [(ink, FAINT)])
     axes.axhline(0, color=colour("--muted"), linewidth=1)
     axes.plot(ops, lags, color=colour("--ink"), linewidth=1.6)
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
-    causes = [cause for cause in one.causes[:_NAMED] if abs(cause.delta_ns) >= _LEAST * most]
-    px = (right - _AXIS) / (last + 2 * edge)
-    ends = [(_AXIS + (cause.op + edge) * px, _TOP, number) for number, cause in enumerate(causes, start=1)]
-    out.pointers(ends, bottom + 16, _AXIS, "--muted", dashed=True)
+    causes = [cause for cause in one.causes[:NAMED] if abs(cause.delta_ns) >= LITTLE * most]
+    px = (right - AXIS) / (last + 2 * edge)
+    ends = [(AXIS + (cause.op + edge) * px, ROW, number) for number, cause in enumerate(causes, start=1)]
+    out.pointers(ends, bottom + 16, AXIS, "--muted", dashed=True)
     said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
-    y = out.paragraph(_AXIS, bottom + 40, said, "--muted") + 9
+    y = out.paragraph(AXIS, bottom + 40, said, "--muted") + 9
     out.height = round(out.changes((_row(result, cause, scale) for cause in causes), y), 1)
     named = "; ".join(f"{cause_words(result, cause)} {scale.delta(cause.delta_ns)}" for cause in causes)
     out.description = f"{_ends(one, scale)}. {named or 'No cause'}"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from tracediff.report import palette, units
-from tracediff.report.pictures.style import Layout, Sheet, colour, label, marks, tick
+from tracediff.report.pictures.style import PALE, ROW, SIZE, Layout, Sheet, colour, label, marks, tick
 from tracediff.report.waterfall import NOISE, OTHERS, Bar, Waterfall
 
 TITLE = "Step-time waterfall"
-_ROW, _BAR, _TOP = 22.0, 13.0, 8.0
 # narrow -> room for labels, both columns of figures, the last of them
 _ROOM = {False: (128.0, 140.0, 66.0), True: (114.0, 116.0, 54.0)}
-_FAINT = 0.5  # of what may be noise
 
 
 def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
@@ -19,10 +17,10 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     left, figures, last = _ROOM[layout.narrow]
     percent = layout.width
     low, high = waterfall.axis()
-    bottom = _TOP + _ROW * len(rows)
+    bottom = ROW / 2 + ROW * len(rows)
     out = Sheet(layout, TITLE)
     out.description, out.height = describe(waterfall), bottom + 26
-    axes = out.axes(left, _TOP, percent - figures - 6, bottom)
+    axes = out.axes(left, ROW / 2, percent - figures - 6, bottom)
     axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
     label(axes.xaxis, {at: tick(at, scale) for at in marks(low, high, 2 if layout.narrow else 5)})
     starts, ends = ([max(ns, low) for ns in one] for one in zip(*((bar.start_ns, bar.end_ns) for bar in rows), strict=True))  # fmt: skip
@@ -30,11 +28,11 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     axes.barh(
         range(len(rows)),
         [max(abs(end - start), least) for start, end in zip(starts, ends, strict=True)],
-        _BAR / _ROW,
+        SIZE / ROW,
         [min(one) for one in zip(starts, ends, strict=True)],
-        color=[(colour(_ink(bar)), _FAINT if bar.level == NOISE else 1.0) for bar in rows],
+        color=[(colour(_ink(bar)), PALE if bar.level == NOISE else 1.0) for bar in rows],
     )
-    edge = _BAR / _ROW / 2
+    edge = SIZE / ROW / 2
     axes.vlines(
         ends[:-1],
         [one + edge for one in range(len(rows) - 1)],
@@ -45,12 +43,12 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     unit = f"{units.symbol(scale)} per {waterfall.unit}" + ", axis cut" * (low > 0 and not layout.narrow)
     out.write(percent, bottom + 14, unit, "right", "--muted")
     for number, bar in enumerate(rows):
-        middle = _TOP + _ROW * (number + 0.5)
+        middle = ROW / 2 + ROW * (number + 0.5)
         total = bar.kind in ("baseline", "candidate")
         out.write(0, middle, bar.label, bold=total)
         if total and low > 0:  # the bar does not begin at zero
             for at in (left + 10, left + 15):
-                out.line([at, at + 3], [middle + _BAR / 2 + 1, middle - _BAR / 2 - 1], "--paper", 2.5)
+                out.line([at, at + 3], [middle + SIZE / 2 + 1, middle - SIZE / 2 - 1], "--paper", 2.5)
         shown = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
         out.write(percent - last, middle, shown, "right", bold=total)
         if bar.kind == "baseline":  # its own place in the column is empty

@@ -11,8 +11,15 @@ from markupsafe import Markup
 
 from tracediff.history.model import History, Segment, SeriesRow
 from tracediff.report import units
+from tracediff.report.amounts import PAGE
 from tracediff.report.pictures.style import (
+    AXIS,
     DASHED,
+    DOTS,
+    LINE,
+    PALE,
+    PLOT,
+    ROW,
     Layout,
     Sheet,
     canvas,
@@ -24,9 +31,6 @@ from tracediff.report.pictures.style import (
 )
 
 LAYOUT = Layout("history-figure", 400.0)
-_LEFT, _RIGHT, _TOP, _HIGH, _FOOT = 58.0, 8.0, 26.0, 96.0, 20.0
-_DOTS = 400  # points, beyond which they are drawn as a line alone
-_MOST_CHARTS = 60
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +68,8 @@ def groups(history: History) -> list[Group]:
 def _group(history: History, segments: list[Segment]) -> Group:
     points = sorted(at for one in segments for at in one.points)
     names = list(dict.fromkeys(name for one in segments for name in _wanted(one)))
-    charts = [_chart(history, segments, name, points) for name in names[:_MOST_CHARTS]]
-    return Group(segments, charts, max(len(names) - _MOST_CHARTS, 0))
+    charts = [_chart(history, segments, name, points) for name in names[:PAGE]]
+    return Group(segments, charts, max(len(names) - PAGE, 0))
 
 
 def _wanted(segment: Segment) -> list[str]:
@@ -84,7 +88,7 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = max(0.12 * (high - low), 0.005 * abs(high), 1e-9)
     least = max(low - room, 0.0) if low >= 0 else low - room
-    right, bottom = LAYOUT.width - _RIGHT, _TOP + _HIGH
+    right, bottom = LAYOUT.width - LINE / 2, ROW + PLOT / 2 + ROW
     last = max(len(points) - 1, 1)
     place = {at: number for number, at in enumerate(points)}
     out = Sheet(LAYOUT, name)
@@ -92,25 +96,25 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     counts = bool(rows) and rows[0][1].unit == "count"
     scale = units.scale_for([high + room])
     out.write(LAYOUT.width, 8, "per step" if counts else units.symbol(scale), "right", "--muted")
-    axes = out.axes(_LEFT, _TOP, right, bottom)
+    axes = out.axes(AXIS, ROW, right, bottom)
     axes.set(xlim=(0, last), ylim=(least, high + room))
     label(axes.yaxis, {at: units.count(at) if counts else scale.number(at) for at in marks(least, high + room, 3)})  # fmt: skip
     _draw_borders(axes, segments, place)
     for segment, row in rows:
         _draw_series(axes, segment, row, place)
-    for x, anchor, at in ((_LEFT, "left", points[0]), (right, "right", points[-1])):
+    for x, anchor, at in ((AXIS, "left", points[0]), (right, "right", points[-1])):
         out.write(x, bottom + 10, history.points[at].time[:10], anchor, "--muted")
-    out.height = bottom + _FOOT
+    out.height = bottom + ROW
     changes = sum(one.measure == name for segment in segments for one in segment.changes)
     out.description = f"{name} over {len(values)} points, {changes} changes of level"
-    return Chart(name, Markup(out.svg()), points, _LEFT, (right - _LEFT) / last)
+    return Chart(name, Markup(out.svg()), points, AXIS, (right - AXIS) / last)
 
 
 def _draw_series(axes: Axes, segment: Segment, row: SeriesRow, place: Mapping[int, int]) -> None:
     xs = [place[at] for at in row.points]
-    few = len(xs) <= _DOTS
+    few = len(xs) <= DOTS
     ink = colour("--base-dot")
-    axes.plot(xs, row.values, color=ink, linewidth=1, alpha=0.45 if few else 0.8)
+    axes.plot(xs, row.values, color=ink, linewidth=1, alpha=PALE if few else 1.0)
     if few:
         axes.plot(xs, row.values, "o", color=ink, markersize=4)
     changes = sorted((one for one in segment.changes if one.measure == row.measure), key=lambda one: one.bad)
@@ -132,4 +136,4 @@ def _draw_borders(axes: Axes, segments: Sequence[Segment], place: Mapping[int, i
     order = sorted((at, number) for number, segment in enumerate(segments) for at in segment.points)
     borders = [(a, b) for (a, one), (b, other) in pairwise(order) if one != other]
     for a, b in borders if len(borders) < 2 * len(segments) else []:
-        axes.axvline((place[a] + place[b]) / 2, color=colour("--muted"), linewidth=3, alpha=0.5)
+        axes.axvline((place[a] + place[b]) / 2, color=colour("--muted"), linewidth=3, alpha=PALE)

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 from tracediff.model import Finding, PhaseTimes, Result
 from tracediff.model.show import Show
+from tracediff.report.amounts import PAGE
 from tracediff.report.escape import shorten
-from tracediff.report.pictures.style import Later, Layout, Sheet, colour, time_axis
+from tracediff.report.pictures.style import DOTS, FAINT, LINE, PALE, Later, Layout, Sheet, colour, time_axis
+from tracediff.stats.rules import ENOUGH
 
-_MOST_DOTS = 240  # of one run in one figure
-_MOST_RUNS = 40  # rows of one figure
-_LEAST_FOR_A_BOX = 8  # values of a run
-_ROW = 15.0  # of a run
 _PHASE, _CAUSE = Layout("strip", 590.0), Layout("strip", 340.0)
 
 
@@ -43,8 +41,8 @@ def phase_strip(result: Result | Show, phase: PhaseTimes) -> Strip | None:
     if not runs:
         return None
     shown = [
-        Run(one.side, one.label, one.mean, one.values[:: max(1, math.ceil(len(one.values) / _MOST_DOTS))])
-        for one in runs[:_MOST_RUNS]
+        Run(one.side, one.label, one.mean, one.values[:: max(1, math.ceil(len(one.values) / DOTS))])
+        for one in runs[:PAGE]
     ]
     left_out = sum(len(one.values) for one in runs) - sum(len(one.values) for one in shown)
     title = f"Step times of every run, phase {phase.phase}"
@@ -81,13 +79,13 @@ def draw(title: str, runs: Sequence[Run], layout: Layout, left: float) -> Sheet:
     """Plot values on one axis, of many with the middle half of each run as a box."""
     out = Sheet(layout, title)
     everything = [ns for one in runs for ns in (*one.values, *([one.mean] if one.mean else []))]
-    places, y, last = [], 4 + _ROW / 2, runs[0].side
+    places, y, last = [], 4 + LINE / 2, runs[0].side
     for one in runs:
         y += 6 * (one.side != last)
         places.append(y)
         out.write(left - 8, y, shorten(one.label, 24), "right", "--muted")
-        y, last = y + _ROW, one.side
-    bottom = y - _ROW / 2
+        y, last = y + LINE, one.side
+    bottom = y - LINE / 2
     out.height = bottom + 18
     axes = out.axes(left, 2, layout.width - 22, bottom)
     axes.set_ylim(bottom, 2)
@@ -99,15 +97,15 @@ def draw(title: str, runs: Sequence[Run], layout: Layout, left: float) -> Sheet:
             (ns, place + _beside(number, one)) for one, place in own for number, ns in enumerate(one.values)
         ]
         several = any(one.mean is not None for one, _ in own)
-        size, opacity = (4.4, 0.55) if several else (6.4, 0.8)
+        size = 4.4 if several else 6.4
         if dots:
-            axes.plot(*zip(*dots, strict=True), "o", color=ink, markersize=size, alpha=opacity)
-        boxed = [(one, place) for one, place in own if len(one.values) >= _LEAST_FOR_A_BOX]
+            axes.plot(*zip(*dots, strict=True), "o", color=ink, markersize=size, alpha=PALE)
+        boxed = [(one, place) for one, place in own if len(one.values) >= ENOUGH]
         if boxed:
             middle = [statistics.quantiles(one.values, n=4, method="inclusive") for one, _ in boxed]
             heights = [place for _, place in boxed]
             wide = [high - low for low, _, high in middle]
-            axes.barh(heights, wide, 12, [low for low, *_ in middle], color=ink, alpha=0.16)
+            axes.barh(heights, wide, 12, [low for low, *_ in middle], color=ink, alpha=FAINT)
         meant = [(one.mean, place) for one, place in own if one.mean is not None]
         if meant:
             means, lines = zip(*meant, strict=True)

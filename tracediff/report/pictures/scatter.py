@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING
 
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
-from tracediff.report.pictures.style import DASHED, LINE, Layout, Sheet, areas, box, colour, cut, label, tick
+from tracediff.report.amounts import NAMED
+from tracediff.report.pictures.style import (
+    AXIS,
+    DASHED,
+    DOTS,
+    LINE,
+    PALE,
+    PLOT,
+    ROW,
+    SIZE,
+    Layout,
+    Sheet,
+    areas,
+    box,
+    colour,
+    cut,
+    label,
+    tick,
+)
 from tracediff.report.rows import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
-_SIDE, _LEFT, _EDGE = (
-    288.0,
-    74.0,
-    18.0,
-)  # px of the plot; room for its figures; band for what one side alone has
-_NAMED, _MARKED = 6, 150  # named in words; drawn one by one
-_DECADES = 5.0  # below the longest kernel: what is shorter is not drawn
-_DOT = 6.0
-_NEAR = 1.06  # factor around a dot in which it is pointed at
-_OPACITY = {"--muted": 0.35, "--faster": 0.85, "--slower": 0.85}
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,17 +84,17 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     out = Sheet(layout, TITLE)
     high = 1.25 * max(max(one.baseline, one.candidate) for one in every)
     least = min(min(filter(None, (one.baseline, one.candidate))) for one in every)
-    low = max(least / 1.25, high / 10**_DECADES)
+    low = max(least / 1.25, min(1.0, high / 10))  # less than a ns per step is not drawn
     shown = [one for one in every if max(one.baseline, one.candidate) >= low]
     scale = units.scale_for([high])
-    side, top, left = min(_SIDE, layout.width - _LEFT - 14), 26.0, _LEFT
+    side, top, left = min(2 * PLOT, layout.width - AXIS - LINE), ROW, AXIS
     right, bottom = left + side, top + side
     unit = f"{scale.unit} {words.per_step(of.phase, unit=words.unit(result))}"
     out.write(0, 9, f"candidate, {unit}", ink="--muted")
     out.write(right, bottom + 29, f"baseline, {scale.unit}", "right", "--muted")
     axes = out.axes(left, top, right, bottom)
     axes.set(xscale="log", yscale="log")
-    factor = (high / low) ** (_EDGE / (side - _EDGE))  # of the margin for what one side alone has
+    factor = (high / low) ** (ROW / (side - ROW))  # of the margin for what one side alone has
     axes.set(xlim=(low / factor, high), ylim=(low / factor, high))
     powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     for axis in (axes.xaxis, axes.yaxis):
@@ -97,8 +105,8 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     axes.axhline(low, color=colour("--muted"), linewidth=1)
     alone = low / math.sqrt(factor)
     spots = [(one.baseline or alone, one.candidate or alone) for one in shown]
-    _dots(axes, spots, shown, hinted=not layout.narrow)
-    named = shown[: sum(one.sure for one in shown[:_NAMED])] or shown[:3]
+    _dots(axes, spots, shown, near=0.0 if layout.narrow else math.log(high * factor / low) * SIZE / 2 / side)
+    named = shown[: sum(one.sure for one in shown[:NAMED])] or shown[:NAMED]
     if not any(one.row.delta_ns for one in named):
         named = []
     per_power = side / math.log(high * factor / low)
@@ -122,16 +130,16 @@ def _called(found: Sequence[Dot]) -> list[str]:
     return names.kernels([one.row for one in found], width=100)
 
 
-def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, hinted: bool) -> None:
-    """What did not change lies below what did."""
+def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, near: float) -> None:
+    """What did not change lies below what did. near: how far from a dot it is pointed at, as the log of a factor; 0: it is not."""
     for ink in ("--muted", "--faster", "--slower"):
         mine = [spot for spot, one in zip(spots, shown, strict=True) if one.colour == ink]
         if mine:
             xs, ys = zip(*mine, strict=True)
-            axes.plot(xs, ys, "o", color=colour(ink), markersize=_DOT, alpha=_OPACITY[ink])
-    if hinted:
-        marked = shown[:_MARKED]
-        boxes = [box(x / _NEAR, x * _NEAR, y / _NEAR, y * _NEAR) for x, y in spots[:_MARKED]]
+            axes.plot(xs, ys, "o", color=colour(ink), markersize=SIZE / 2, alpha=PALE)
+    if near:
+        marked, factor = shown[:DOTS], math.exp(near)
+        boxes = [box(x / factor, x * factor, y / factor, y * factor) for x, y in spots[:DOTS]]
         titles = [f"{name}: {_times(one)}" for one, name in zip(marked, _called(marked), strict=True)]
         areas(axes, boxes, titles=titles, links=[""] * len(boxes))
 
@@ -183,9 +191,7 @@ def _list(out: Sheet, named: Sequence[Dot], called: Sequence[str], x: float, y: 
 def _legend(out: Sheet, shown: Sequence[Dot], short: int, x: float, y: float) -> float:
     there = {one.colour for one in shown}
     colours = {"--slower": "slower", "--faster": "faster", "--muted": "may be noise"}
-    _, y = out.legend(
-        ((key, _OPACITY[key], word, False) for key, word in colours.items() if key in there), x, y
-    )
+    _, y = out.legend(((key, PALE, word, False) for key, word in colours.items() if key in there), x, y)
     how = "Above the diagonal: slower. In the margins: on one side only."
     how += f" {units.counted(short, 'shorter kernel')} not drawn." if short else ""
     return out.paragraph(x, y + 19, how, "--muted", most=3) + 4

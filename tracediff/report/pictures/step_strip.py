@@ -16,6 +16,13 @@ from tracediff.model.pictures import StepStrip, StripColumn
 from tracediff.model.show import Show
 from tracediff.report import palette, units, words
 from tracediff.report.pictures.style import (
+    AXIS,
+    DOTS,
+    LINE,
+    LOG_FROM,
+    PALE,
+    PLOT,
+    ROW,
     Layout,
     Sheet,
     areas,
@@ -28,15 +35,7 @@ from tracediff.report.pictures.style import (
 )
 
 TITLE = "Every step in order"
-_LOG_FROM = 4  # a longest step of more than so many shortest ones gets a logarithmic axis
-_WIDEST = 22.0  # column, px
-_AXIS = 62.0  # room for the figures of the axis
-_HIGH = 76.0  # of a side
-_MARK = 11.0  # of what shows that a step has a timeline
-_CLICK = 16.0  # least width of what leads to a timeline
-_PALE = 0.45  # of the categories beside the named one
-_APART = 0.2  # of a column a px, below which a px lies between two
-_MOST_NARROW = 120  # columns of a side on a telephone
+_HIGH, _MARK = PLOT / 2, ROW / 2  # of a side; of what shows that a step has a timeline
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Heights:
 def heights(columns: Sequence[StripColumn]) -> Heights:
     """One scale for both sides: from zero, or logarithmic where steps differ much."""
     low, high = max(min(one.median_ns for one in columns), 1), max(one.ns for one in columns)
-    if high <= _LOG_FROM * low:
+    if high <= LOG_FROM * low:
         return Heights(0.0, high * 1.04)
     return Heights(low / 2.5, high * 1.1, log=True)
 
@@ -70,7 +69,7 @@ def named(report: Result | Show) -> str:
 
 def merged(columns: Sequence[StripColumn]) -> list[StripColumn]:
     """The same in few columns: the longest of neighbours of one run stands for them."""
-    many = -(-len(columns) // _MOST_NARROW)
+    many = -(-len(columns) // DOTS)
     out: list[StripColumn] = []
     for _, own in itertools.groupby(columns, key=lambda one: one.run):
         run = list(own)
@@ -104,7 +103,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     scale = units.scale_for([of_ns.high])
     runs = [len({one.run for one in columns}) for _, columns in sides]
     longest = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
-    places = max(longest, (layout.width - _AXIS) / _WIDEST)
+    places = max(longest, (layout.width - AXIS) / ROW)
     unit = words.unit(report) if isinstance(report, Result) else "step"
     out = Sheet(layout, TITLE)
     y, marked = 0.0, False
@@ -157,22 +156,22 @@ def _draw_side(
     """The columns of one side. `axis`: with the number of places for them."""
     of_ns, scale, places = axis
     bottom = top + _HIGH
-    axes = out.axes(_AXIS, top, out.layout.width, bottom + _MARK)
+    axes = out.axes(AXIS, top, out.layout.width, bottom + _MARK)
     axes.set(xlim=(0, places), ylim=(-_MARK / _HIGH, 1))
     found = marks(of_ns.low, of_ns.high, 6 if of_ns.log else 4, log=of_ns.log)
     label(
         axes.yaxis, {of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}" for ns in found if of_ns.at(ns) > 0.02}
     )
-    px = places / (out.layout.width - _AXIS)  # in places
+    px = places / (out.layout.width - AXIS)  # in places
     left = lefts(columns)
     layers = _layers(strip, columns, of_ns)
     areas(
         axes,
         [outline(left, tops) for _, tops in layers],
-        [(palette.variable(name), _PALE if first and name != first else 1.0) for name, _ in layers],
+        [(palette.variable(name), PALE if first and name != first else 1.0) for name, _ in layers],
         on="--paper",
     )
-    if px < _APART:
+    if px * LINE < 4:  # columns are wide enough to lie apart
         rules(axes, [at + 1 for at in left], colour("--paper"), 1.0)
     axes.axhline(0, color=colour("--muted"), linewidth=1)
     starts = [
@@ -193,7 +192,7 @@ def _draw_side(
     if out.layout.narrow:
         return
     areas(axes, [box(at, at + 1, 0, 1) for at in left], titles=[_title(strip, one, scale) for one in columns], links=[""] * len(left))  # fmt: skip
-    half = max(0.5, _CLICK / 2 * px)
+    half = max(0.5, LINE / 2 * px)
     areas(
         axes,
         [box(at + 0.5 - half, at + 0.5 + half, low, 1) for at, _ in drawn],
@@ -256,7 +255,7 @@ def _legend(out: Sheet, strip: StepStrip, of_ns: Heights, y: float, first: str, 
     shown = [name for name, total in totals if total >= 0.01 * whole or name == first]
     _, y = out.legend(
         (
-            (palette.variable(name), _PALE if first and name != first else 1.0, palette.category(name).label, name == first)
+            (palette.variable(name), PALE if first and name != first else 1.0, palette.category(name).label, name == first)
             for name in shown
         ),
         0, y,

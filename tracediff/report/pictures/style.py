@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from xml.etree import ElementTree
 
@@ -29,12 +31,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = 12.5  # of all letters, px
-LINE = 17.0  # from a line of text to the next
-_LETTER = 7.3  # mean width of one, in a wide font
-_MARGIN = 12.0  # of a picture in a file of its own
+LINE = 17.0  # from a line of text to the next, and around what stands apart
+ROW = 22.0  # of a bar, a cell, a heading
+AXIS = 72.0  # room for the figures of an axis
+PLOT = 144.0  # height of a plot
+DOTS = 150  # of a plot, a curve, a row: more of them cannot be told apart
+PALE = 0.5  # opacity of what gives way to others, or may be noise
+FAINT = 0.15  # opacity of what lies under lines and letters
+LOG_FROM = 10.0  # a range wider than this factor gets a logarithmic axis
 SOLID: Literal["-"] = "-"
-DASHED = (0.0, (3.0, 3.0))
-_PNG_DPI = 144  # twice the px of the SVG
+DASHED: Literal["--"] = "--"
+_INCH = 72  # px, of which an SVG speaks to matplotlib; a PNG has twice as many
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,10 @@ def colour(name: str) -> str:
 
 def _settings() -> dict[str, Any]:
     return {
-        "figure.dpi": 72, "savefig.dpi": 72, "svg.fonttype": "none", "svg.hashsalt": "tracediff",
+        "figure.dpi": _INCH, "savefig.dpi": _INCH, "svg.fonttype": "none", "svg.hashsalt": "tracediff",
         "text.parse_math": False, "path.simplify": False, "font.family": "DejaVu Sans", "font.size": SIZE,
         "text.color": colour("--ink"), "grid.color": colour("--rule"), "grid.linewidth": 1.0,
-        "axes.grid": True, "axes.axisbelow": True, "lines.scale_dashes": False, "lines.markeredgewidth": 0.0,
+        "axes.grid": True, "axes.axisbelow": True, "lines.scale_dashes": False, "lines.dashed_pattern": (3.0, 3.0), "lines.markeredgewidth": 0.0,
         **{f"axes.spines.{one}": False for one in ("left", "right", "top", "bottom")},
         **{f"{axis}tick.{what}": 0.0 for axis in "xy" for what in ("major.size", "minor.size")},
         **{f"{axis}tick.labelcolor": colour("--muted") for axis in "xy"},
@@ -178,7 +185,7 @@ class Sheet:
         """Write colour, opacity, word, and whether it is the first among them, beside each other; return where the last one ends."""
         left = x
         for ink, opacity, word, bold in entries:
-            width = 30 + (8.2 if bold else _LETTER) * len(word)
+            width = 30 + letter("bold" if bold else "normal") * len(word)
             if x + width > self.layout.width + 12:
                 x, y = left, y + LINE + 2
             self.box(x, y + 3, 12, 12, ink, opacity)
@@ -197,9 +204,9 @@ class Sheet:
     def _finished(self, margin: float = 0.0) -> Figure:
         """The figure, every part of it in its place; with a margin on white, else on nothing."""
         width, height = self.layout.width + 2 * margin, self.height + 2 * margin
-        self._figure.set_size_inches(width / 72, height / 72)
+        self._figure.set_size_inches(width / _INCH, height / _INCH)
         self._figure.patch.set_visible(margin > 0)
-        self._page.clear().translate(margin, margin).scale(1 / 72, -1 / 72).translate(0, height / 72)
+        self._page.clear().translate(margin, margin).scale(1 / _INCH, -1 / _INCH).translate(0, height / _INCH)
         for axes, (left, top, right, bottom) in self._axes:
             corner = (left + margin) / width, 1 - (bottom + margin) / height
             axes.set_position((*corner, (right - left) / width, (bottom - top) / height))
@@ -208,8 +215,8 @@ class Sheet:
     def png(self) -> bytes:
         """The picture on white."""
         out = io.BytesIO()
-        self._finished(_MARGIN).savefig(
-            out, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None}
+        self._finished(LINE).savefig(
+            out, format="png", dpi=2 * _INCH, facecolor="white", metadata={"Software": None}
         )
         return out.getvalue()
 
@@ -223,7 +230,7 @@ class Sheet:
         width, height, title = self.layout.width, self.height, escape(self.title)
         about = f"<desc>{escape(self.description)}</desc>"
         if alone:
-            corner, wide, high = -_MARGIN, width + 2 * _MARGIN, height + 2 * _MARGIN
+            corner, wide, high = -LINE, width + 2 * LINE, height + 2 * LINE
             size = f'width="{wide:g}" height="{high:g}"'
             head = f'xmlns="http://www.w3.org/2000/svg" role="img" viewBox="{corner} {corner} {wide:g} {high:g}" {size}'
             about = f'<title>{title}</title>{about}<rect x="{corner}" y="{corner}" {size} fill="white"/>'
@@ -418,29 +425,25 @@ def label(axis: Axis, texts: Mapping[float, str]) -> None:
     axis.set_ticks(list(texts), labels=[typeset(one) for one in texts.values()])
 
 
-LOG_FROM = 12.0  # a range wider than this factor gets a logarithmic axis
-_LEAST_NS = 1.0  # what is left of a sum that should be zero has no decade
-_TICK = 52.0  # px that a tick's number needs
-
-
-def span(values: Sequence[float], log_from: float = LOG_FROM) -> tuple[float, float, bool]:
+def span(values: Sequence[float]) -> tuple[float, float, bool]:
     """The ends of an axis that holds all values, and whether it goes by powers: where they spread over more than a factor."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    if low >= _LEAST_NS and high / low > log_from:
+    if round(low) > 0 and high / low > LOG_FROM:
         return low / 1.1, high * 1.1, True
     room = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room, False
 
 
-def time_axis(axes: Axes, values: Sequence[float], width: float, log_from: float = LOG_FROM) -> None:
+def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
     """Make x an axis of times that holds all values; its unit stands at the last mark. `width`: of the axes, px."""
-    low, high, log = span(values, log_from)
+    low, high, log = span(values)
     if log:
         axes.set_xscale("log")
         axes.xaxis.minorticks_off()
     axes.set_xlim(low, high)
     scale = units.scale_for(values)
-    found = marks(low, high, max(int(width / _TICK), 2) if log else min(5, int(width / _TICK)), log=log)
+    most = int(width / (3 * LINE))
+    found = marks(low, high, max(most, 2) if log else min(5, most), log=log)
     unit = f" {scale.unit}" + ", log" * log
     label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[-1]) for at in found})
 
@@ -456,7 +459,18 @@ def typeset(text: str) -> str:
 
 def room(width: float) -> int:
     """How many letters fit into a width."""
-    return max(int((width - 6) / _LETTER), 0)
+    return max(int((width - 6) / letter()), 0)
+
+
+@cache
+def letter(weight: str = "normal") -> float:
+    """Mean width of a letter, px, of the font that pictures are laid out with; those of a page are narrower."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family="DejaVu Sans", weight=weight, size=SIZE)
+    width, *_ = text_to_path.get_text_width_height_descent(ascii_lowercase, font, ismath=False)
+    return float(width) / len(ascii_lowercase)
 
 
 def fitting(text: str, width: float, least: int = 7) -> str:
