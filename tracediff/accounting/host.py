@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import duckdb
 import numpy as np
@@ -179,20 +179,23 @@ def awaited_table(
     out; of a process without ranges peer_place '': it held its GIL.
     """
     ranged = {one.pid for one in threads.values() if one.places}
+    waiting = [number for number, text in enumerate(places.names) if awaits(text)]
     rows = [pl.DataFrame(schema=_AWAITED)]
     for tid in sorted(launchers):
         mine = threads[tid]
         others = [
             one for one in threads.values() if one.pid != mine.pid and (one.places or one.pid not in ranged)
         ]
-        waits = _waits(hosts.thread(tid), os_calls, places) if others else EMPTY
+        waits = _waits(hosts.thread(tid), os_calls, places, waiting) if others else EMPTY
+        if not waits.size:
+            continue
         place = names.places(tid, hosts.thread(tid).label_at(waits.start), waits.start)
         number = names.tables()["place_name"]
         found = [("", waits, place, np.zeros(len(place), np.int64))]
-        for other in others if waits.size else ():
+        for other in others:
             if other.pid in ranged:
                 working, label = hosts.thread(other.tid).places
-                working, label = working.take(keep := ~_awaiting(places, label)), label[keep]
+                working, label = working.take(keep := ~np.isin(places.ids(label), waiting)), label[keep]
                 doing = places.ids(label) + 1
             else:
                 working = hosts.holds(other.tid)
@@ -227,15 +230,10 @@ def awaited_table(
     return pl.concat(rows).group_by(by).agg(pl.col("ns").sum()).sort(by)
 
 
-def _awaiting(places: Places, label: Ints) -> npt.NDArray[np.bool_]:
-    waiting = [number for number, text in enumerate(places.names) if awaits(text)]
-    return np.isin(places.ids(label), waiting)
-
-
-def _waits(host: HostThread, os_calls: SystemCalls, places: Places) -> Intervals:
+def _waits(host: HostThread, os_calls: SystemCalls, places: Places, waiting: Sequence[int]) -> Intervals:
     """Where a thread is in a range that waits, and in receiving OS calls outside of those: a partition."""
     ranges, label = host.places
-    named = ranges.take(_awaiting(places, label))
+    named = ranges.take(np.isin(places.ids(label), waiting))
     calls, name = os_calls.of(host.tid)
     receives = calls.take(np.isin(name, [at for at, text in enumerate(os_calls.names) if text in _RECEIVES]))
     rest = subtract(receives, named)

@@ -21,9 +21,8 @@ from typing import Any, TypeAlias
 
 _IDS = (1_000, 20_000)  # token ids that every vocabulary of a language model has, and no special ones
 
-_WARM_TOKENS = (
-    8  # of a request before: its iterations count too where the profiler's window is told by their number
-)
+# Of a request before: its iterations count too where the profiler's window is told by their number.
+_WARM_TOKENS = 8
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:

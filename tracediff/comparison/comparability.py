@@ -20,9 +20,8 @@ from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
 
 Sides = tuple[Side, Side]
 Status = Literal["ok", "warn", "fail"]
-_NAMES = (
-    2  # ranges that programs which are one have in common: two that are not may share the label of a stack
-)
+# Ranges that programs which are one have in common: two that are not may share the label of a stack.
+_NAMES = 2
 
 
 def _meta(name: str) -> Callable[[Reduction], str]:

@@ -255,9 +255,8 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     after = sum(part.count_candidate or 0.0 for part in counted_in)
     if one.cause not in _NAMING:
         if one.cause in _SIGN and (after - before) * _SIGN[one.cause] <= 0:
-            facts = msgspec.structs.replace(
-                one.facts, match="mixed"
-            )  # some came, and as many or more of others went
+            # some came, and as many or more of others went
+            facts = msgspec.structs.replace(one.facts, match="mixed")
             return replace(one, cause="kernel_time", facts=facts, count=(before, after))
         both = before and after  # together they are neither new nor gone
         facts = msgspec.structs.replace(one.facts, match="") if both else one.facts

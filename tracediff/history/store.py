@@ -20,7 +20,6 @@ from tracediff.errors import TracediffError
 from tracediff.history.points import Point, fits
 
 STORE_VERSION = 1
-DEFAULT = "tracediff-history"
 _ENDING = ".json"
 _LETTERS = 32  # of the hash in a name: 128 bits
 

@@ -9,8 +9,6 @@ from tracediff.model.causes import OWN
 from tracediff.report import names, units, words
 from tracediff.report.grammar import say
 
-NOT_RECORDED = "not recorded"
-
 
 def with_answers(result: Result) -> Result:
     """The result with the sentences of its answers."""

@@ -51,6 +51,9 @@ def first(kpi: Kpi) -> str:
     return " ".join([text, *_explained(named)])
 
 
+_BEYOND = 1.15  # of the figure's change: the step changed by more
+
+
 def _explained(named: Sequence[KpiRow]) -> list[str]:
     row = next((row for row in named if row.explained is not None), None)
     if row is None or row.explained is None:
@@ -63,7 +66,6 @@ def _explained(named: Sequence[KpiRow]) -> list[str]:
 
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "output_throughput": "output throughput", "request_throughput": "request throughput",
            "host_step_time": "host step time", "device_step_time": "device step time"}  # fmt: skip
-_BEYOND = 1.15  # of the figure's change: the step changed by more
 
 
 def _title(row: KpiRow) -> tuple[str, str]:
