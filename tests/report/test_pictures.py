@@ -1,4 +1,4 @@
-"""The pictures: columns that sum, texts that are only text, files of their own."""
+"""The pictures: widths that sum, texts that are only text, files of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from tests.report import sample
 from tests.report.test_show import shown
 from tests.steps.test_timelines import result_of
-from tracediff.model.pictures import StepStrip, StripColumn
+from tracediff.model import Result
+from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
 from tracediff.report import palette, pictures
 from tracediff.report.escape import neutral
-from tracediff.report.pictures import runs, step_strip, style
-from tracediff.report.pictures.style import HALF, NARROW, SIZE, WIDE, fitting, marks, span, wrapped
+from tracediff.report.pictures import cause_tree, distribution, divergence, runs, scatter, step_strip, style
+from tracediff.report.pictures.style import HALF, NARROW, SIZE, WIDE, fitting, marks, span, spread, wrapped
 
 PAIRS = ("graph, gc", "two ranks")
 BAD = "<script>alert(1)</script>"
@@ -39,6 +40,64 @@ def drawn(draw, layout=WIDE) -> ElementTree.Element:
 
 def texts(root: ElementTree.Element) -> list[str]:
     return ["".join(one.itertext()) for one in root.iter() if one.tag.endswith("text")]
+
+
+def node(parent: int, kind: str, baseline: float, candidate: float, **more) -> CauseNode:
+    return CauseNode(
+        parent, kind, baseline, candidate, candidate - baseline, more.pop("level", "likely"), **more
+    )
+
+
+TREE = [
+    node(-1, "step", 100.0, 130.0),
+    node(0, "state", 60.0, 60.0, key="busy"),
+    node(1, "category", 60.0, 60.0, key="compute"),
+    node(0, "state", 40.0, 70.0, key="idle"),
+    node(3, "category", 10.0, 10.0, key="launch_api"),
+    node(3, "category", 30.0, 60.0, key="host_work"),
+    node(5, "place", 30.0, 60.0, thread="executor", range=BAD),
+]
+
+
+def with_tree() -> Result:
+    return msgspec.structs.replace(sample.full(), cause_tree=TREE)
+
+
+def test_parts_lie_side_by_side_under_their_node():
+    found = {one.number: (one.depth, one.x, one.width) for one in cause_tree.cells(TREE, "candidate")}
+    assert found == {
+        0: (-1, 0, 130), 1: (0, 0, 60), 2: (1, 0, 60), 3: (0, 60, 70), 4: (1, 60, 10), 5: (1, 70, 60), 6: (2, 70, 60),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("side", ["baseline", "candidate"])
+def test_widths_of_parts_sum_to_the_width_of_their_node(pair, side):
+    cells = cause_tree.cells(result_of(pair).cause_tree, side)
+    assert len(cells) > 20
+    for cell in cells:
+        parts = [one for one in cells if one.node.parent == cell.number]
+        if parts:
+            assert sum(one.width for one in parts) == pytest.approx(cell.width, abs=1e-3)
+            assert parts[0].x == cell.x
+
+
+def test_what_changed_most_is_named_and_what_is_sure_comes_first():
+    sure = node(5, "place", 5.0, 9.0, thread="executor", range="b", level="confirmed")
+    noise = node(5, "place", 20.0, 40.0, thread="executor", range="a", level="within_noise")
+    small = node(5, "place", 5.0, 5.5, thread="executor", range="c", level="within_noise")
+    assert cause_tree.largest([*TREE[:6], noise, sure, small]) == [7, 6]
+    assert cause_tree.largest([node(-1, "step", 1.0, 1.0)]) == []
+    larger = [node(5, "place", 0.0, us, range="b", level="likely") for us in (10.0, 9.0, 8.0)]
+    found = msgspec.structs.replace(sure, finding=1)
+    assert cause_tree.largest([*TREE[:6], *larger, found]) == [9, 6, 7]
+    assert cause_tree.largest([*TREE[:6], *larger, noise]) == [6, 7, 9]  # the largest of all is named
+
+
+def test_colour_is_the_change():
+    assert cause_tree.tint(TREE[6], 30.0) == ("--slower", 0.5)
+    assert cause_tree.tint(TREE[4], 30.0) == ("--rule", 1.0)
+    assert cause_tree.tint(node(5, "place", 60.0, 30.0, level="within_noise"), 30.0) == ("--faster", 0.25)
 
 
 def column(ns: int, parts: list[int], start: int = 0, steps: int = 1) -> StripColumn:
@@ -98,6 +157,64 @@ def test_a_click_opens_the_step_that_was_drawn():
     assert not [one for one in narrow.iter() if one.tag == "a"]
 
 
+def test_steps_that_are_equal_are_a_flat_line():
+    result = result_of("graph, gc")
+    one = result.divergences[0]
+    flat = msgspec.structs.replace(
+        one, candidate=one.baseline, points=[DivergencePoint(0, 0), DivergencePoint(9, 0)], causes=[]
+    )
+    root = drawn(lambda layout: divergence.draw(msgspec.structs.replace(result, divergences=[flat]), layout))
+    assert "Both steps take equally long" in (root.findtext("desc") or "")
+    assert "Both steps take equally long" in texts(root)
+
+
+def test_a_distribution_holds_its_slowest_values_whatever_their_number():
+    assert distribution.ecdf([3.0, 1.0, 2.0, 2.0]) == [(1.0, 0.25), (2.0, 0.5), (2.0, 0.75), (3.0, 1.0)]
+    curve = distribution.ecdf([float(one) for one in range(1, 10_001)])
+    assert len(curve) < 200
+    assert [ns for ns, _ in curve[-3:]] == [9_998.0, 9_999.0, 10_000.0]
+    assert all(part == ns / 10_000 for ns, part in curve)
+
+
+def test_step_times_are_drawn_for_phases_with_steps_on_both_sides():
+    result = sample.full()
+    first = result.verdict_facts.phase
+    root = drawn(lambda layout: distribution.of_steps(result, layout))
+    bold = [one.text for one in root.iter() if "bold" in one.get("style", "")]
+    assert bold and bold[0] == (first or bold[0])
+    assert distribution.of_steps(msgspec.structs.replace(result, samples=[]), WIDE) is None
+
+
+def kernel(before: float, after: float, level: str):
+    """A row of so many ns per step on both sides, 0: not there."""
+    row = sample.full().kernels[0]
+    sides = [
+        msgspec.structs.replace(row.baseline, names=["silu"], ns_per_step=ns) if ns else None
+        for ns in (before, after)
+    ]
+    return msgspec.structs.replace(
+        row, baseline=sides[0], candidate=sides[1], delta_ns=after - before, level=level
+    )
+
+
+def test_kernels_that_changed_for_sure_come_first_and_have_a_colour():
+    rows = [
+        kernel(9e4, 1e4, "within_noise"), kernel(1e4, 3e4, "exact"), kernel(5e4, 0.0, "confirmed"),
+        kernel(1e4, 1e4, "exact"),
+    ]  # fmt: skip
+    found = scatter.dots(rows)
+    assert [(one.baseline, one.candidate, one.colour) for one in found] == [
+        (5e4, 0.0, "--faster"), (1e4, 3e4, "--slower"), (9e4, 1e4, "--muted"), (1e4, 1e4, "--muted"),
+    ]  # fmt: skip
+    root = drawn(
+        lambda layout: scatter.draw(msgspec.structs.replace(sample.full(), kernels=rows, launched=[]), layout)
+    )
+    assert "2 of 4 kernels changed beyond noise" in (root.findtext("desc") or "")
+    assert "gone" in texts(root)
+    dots = {one.get("style"): one.get("d", "").count("h0") for one in root.iter("path")}
+    assert [many for style, many in dots.items() if style and "stroke-linecap:round" in style] == [2, 1, 1]
+
+
 def test_the_category_of_the_first_cause_stands_at_the_foot():
     result = sample.full()
     strip = StepStrip(
@@ -144,17 +261,17 @@ def test_files_are_pictures_without_anything_to_load(pair):
 def test_the_same_report_gives_the_same_bytes():
     result = result_of("graph, gc")
     assert pictures.files(result) == pictures.files(result)
-    assert pictures.strip(result) == pictures.strip(result)
+    assert pictures.for_page(result) == pictures.for_page(result)
 
 
 def test_settings_of_the_user_change_nothing_and_ours_stay_ours():
     import matplotlib
 
-    plain = pictures.files(result_of("graph, gc"), [pictures.STRIP])
+    plain = pictures.files(with_tree(), ["cause-tree"])
     with matplotlib.rc_context(
         {"font.size": 30, "svg.fonttype": "path", "lines.linewidth": 9, "axes.grid": False}
     ):
-        assert pictures.files(result_of("graph, gc"), [pictures.STRIP]) == plain
+        assert pictures.files(with_tree(), ["cause-tree"]) == plain
         assert matplotlib.rcParams["font.size"] == 30
 
 
@@ -162,15 +279,23 @@ def test_colours_are_told_apart_by_their_values():
     """A page takes the colours of a picture back to the variables of the palette."""
     assert len(set(palette.LIGHT.values())) == len(palette.LIGHT)
     assert all(re.fullmatch("#[0-9a-f]{6}", one) for one in palette.LIGHT.values())
-    page = pictures.strip(result_of("graph, gc"))
-    assert page is not None and not re.search("#[0-9a-f]{6}", page.svg)
+    page = pictures.for_page(result_of("graph, gc"))
+    assert not [one.name for one in page.values() if re.search("#[0-9a-f]{6}", one.svg)]
 
 
 def test_one_side_has_pictures_of_its_own():
-    """Every step of the one side; nothing is compared."""
+    """Widths are its times, colours its categories; nothing is compared."""
     report = shown("gc")
     files = pictures.files(report)
-    assert [name for name in files if not name.endswith("png")] == ["index.md", "step-strip.svg"]
+    assert [name for name in files if not name.endswith("png")] == [
+        "index.md", "cause-tree.svg", "step-strip.svg", "step-times.svg"
+    ]  # fmt: skip
+    tree = report.cause_tree
+    assert tree[0].baseline_ns == pytest.approx(report.step.mean_ns)
+    assert sum(one.baseline_ns for one in tree if one.kind == "state") == pytest.approx(report.step.mean_ns)
+    top = cause_tree.largest(tree)
+    times = [tree[one].baseline_ns for one in top]
+    assert len(top) == 3 and times == sorted(times, reverse=True)
     strip = report.step_strip
     assert strip is not None
     assert sum(one.steps for one in strip.baseline) == report.step.all_steps
@@ -178,13 +303,12 @@ def test_one_side_has_pictures_of_its_own():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_only_text(name):
-    columns = [msgspec.structs.replace(column(1000, [1000]), phase=name)]
-    strip = StepStrip(0, 0, 0, ["compute"], columns, columns)
-    report = msgspec.structs.replace(sample.full(), step_strip=strip)
-    files = pictures.files(report, [pictures.STRIP])
-    page = pictures.strip(neutral(report))
-    assert files["step-strip.png"].startswith(b"\x89PNG") and page is not None
-    for svg in (files["step-strip.svg"].decode(), f"<div>{page.svg}</div>"):
+    place = msgspec.structs.replace(TREE[6], range=name)
+    report = msgspec.structs.replace(sample.full(), cause_tree=[*TREE[:6], place])
+    files = pictures.files(report, ["cause-tree"])
+    page = pictures.for_page(neutral(report))["cause-tree"].svg
+    assert files["cause-tree.png"].startswith(b"\x89PNG")
+    for svg in (files["cause-tree.svg"].decode(), f"<div>{page}</div>"):
         root = ElementTree.fromstring(svg)
         tags = {one.tag.rpartition("}")[2] for one in root.iter()} - {"div"}
         assert tags <= {"svg", "g", "path", "text", "title", "desc", "rect", "a"}
@@ -194,21 +318,22 @@ def test_names_are_only_text(name):
 
 
 def test_without_data_there_is_no_picture():
-    assert pictures.strip(sample.minimal()) is None
+    assert pictures.for_page(sample.minimal()) == {}
     assert list(pictures.files(sample.minimal())) == ["index.md", "waterfall.svg", "waterfall.png"]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("layout", [WIDE, NARROW], ids=lambda one: one.name)
 def test_nothing_reaches_beyond_the_picture(pair, layout):
-    root = drawn(lambda layout: step_strip.draw(result_of(pair), layout), layout)
-    _, _, width, height = map(float, root.get("viewBox", "").split())
-    assert width == layout.width
-    for one in root.iter("text"):
-        assert 0 <= float(one.get("x", 0)) <= width and 0 < float(one.get("y", 0)) <= height
-    for one in root.iter("path"):
-        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", one.get("d", "")):
-            assert -1 <= float(x) <= width + 1 and -1 <= float(y) <= height + 1
+    for draw in pictures._OF_BOTH.values():
+        root = drawn(lambda layout, draw=draw: draw(result_of(pair), layout), layout)
+        _, _, width, height = map(float, root.get("viewBox", "").split())
+        assert width == layout.width
+        for one in root.iter("text"):
+            assert 0 <= float(one.get("x", 0)) <= width and 0 < float(one.get("y", 0)) <= height
+        for one in root.iter("path"):
+            for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", one.get("d", "")):
+                assert -1 <= float(x) <= width + 1 and -1 <= float(y) <= height + 1
 
 
 def test_bars_begin_at_zero_or_are_broken():
@@ -264,3 +389,4 @@ def test_texts_fit():
     assert fitting("_forward_step of the executor", 80) == "_forward_\u2026"
     assert fitting("host work", 20) == ""
     assert wrapped("one two three", 60, most=2) == ["one two", "three"]
+    assert spread([10.0, 11.0, 300.0], 12, 5, 295) == [10.0, 22.0, 295.0]

@@ -52,7 +52,7 @@ from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.observed import observe
 from tracediff.comparison.off_path import off_path, with_changes
-from tracediff.comparison.pictures import step_strip
+from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.structure import structure
 from tracediff.comparison.verdict import (
@@ -73,7 +73,7 @@ from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
 from tracediff.stats.noise import Estimate
-from tracediff.steps.timelines import StepWriter, timelines
+from tracediff.steps.timelines import StepWriter, divergences, timelines
 
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
 
@@ -188,7 +188,8 @@ def compare(
         measured, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
     )
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
-    writer = StepWriter(kernels.matching, [number for number, _ in kernel_rows], with_gil)
+    shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
+    writer = StepWriter(*shown_as)
     if options.what_if:
         called: Names = {}
         for match in kernels.rows:  # of several rows with one text, all
@@ -263,8 +264,16 @@ def compare(
         kernel_ranks_left_out=uneven_left_out,
         places=places,
         places_left_out=places_left_out,
+        cause_tree=cause_tree(measured, judged, observed, findings, accounting.level, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
+        divergences=divergences(
+            runs,
+            selected,
+            strata.keys,
+            *shown_as,
+            kind="worst" if facts.basis == "rare" else "typical",
+        ),
     )
 
 

@@ -39,7 +39,7 @@ from tracediff.comparison.launches import Launches, launches_of
 from tracediff.comparison.layers import layer_cells
 from tracediff.comparison.limits import limits
 from tracediff.comparison.observed import stops_of_one
-from tracediff.comparison.pictures import step_strip
+from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.comparison.places import shown_layers
 from tracediff.comparison.shown import ROWS
 from tracediff.errors import TracediffError
@@ -177,6 +177,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         gaps_left_out=gaps_left_out,
         kernel_ranks_left_out=uneven_left_out,
         timelines=drawn,
+        cause_tree=one_side(layout, kernels.rows, means.mean),
         step_strip=step_strip(frame, layout, selected, sides=1),
     )
 

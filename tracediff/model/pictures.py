@@ -6,7 +6,34 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.model.common import ABSENT
+from tracediff.model.common import ABSENT, Evidence
+
+
+class CauseNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a step, ns per step; what it is made of names it as `parent`, and adds up to it in every column.
+
+    kind: step (the mean one) or typical, of the phase `key` or of all,
+    state (key: busy or idle), category (key), kernels (of one kind, key: gemm, norm, ...), kernel (of `rows` shapes), place (thread and range), holder
+    (of the GIL, on `thread` in `range`), rest: the smallest parts of a node, `rows` of them. copies: launch calls that copy. level:
+    of a sum the best of the parts that changed as it did. finding: the rank of the one that it is of, 0 none.
+    """
+
+    parent: int  # index of the node that it is a part of; -1: the step
+    kind: Literal["step", "typical", "state", "category", "kernels", "kernel", "place", "holder", "rest"]
+    baseline_ns: float
+    candidate_ns: float = ABSENT
+    delta_ns: float = ABSENT
+    level: Evidence = ABSENT
+    key: str = ""
+    thread: str = ""
+    range: str = ""
+    baseline_kernel: str = ""
+    candidate_kernel: str = ""
+    baseline_grid: str = ""  # of that kernel
+    candidate_grid: str = ""
+    copies: bool = False
+    rows: int = 0
+    finding: int = 0
 
 
 class StripColumn(msgspec.Struct, frozen=True):
@@ -36,6 +63,55 @@ class StepStrip(msgspec.Struct, frozen=True):
     categories: list[str]
     baseline: list[StripColumn]
     candidate: list[StripColumn] = ABSENT
+
+
+class DivergencePoint(msgspec.Struct, frozen=True):
+    """By how much the candidate lags behind the baseline (ns, negative: it leads) where an op of both begins."""
+
+    op: int  # its number among the ops of both; the end of the step comes after the last
+    delta_ns: int
+
+
+class DivergenceCause(msgspec.Struct, frozen=True):
+    """What of the difference of two steps comes of one cause: idle time at a place, or GPU time of a kernel.
+
+    delta_ns: in all places between two ops of both, of which there are `places`; jump_delta_ns: the largest of them, before `op`.
+    """
+
+    cause: str  # a category
+    kernel: int  # index into Result.kernels, -1: none
+    place: str  # of idle time
+    delta_ns: int
+    places: int
+    op: int
+    jump_delta_ns: int
+
+
+class DivergentStep(msgspec.Struct, frozen=True):
+    """One of the two steps."""
+
+    run: str
+    number: int | None
+    start_ns: int  # trace time
+    period_ns: int
+    ops: int
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the typical or the longest steps of both sides diverge, along the ops that both have in the same order (`matched` of them).
+
+    The causes and `rest_delta_ns` add up to candidate.period_ns - baseline.period_ns, which is the last point. At most 400 points.
+    """
+
+    stratum: int  # index into Result.strata
+    rank: int
+    matched: int
+    baseline: DivergentStep
+    candidate: DivergentStep
+    points: list[DivergencePoint]
+    causes: list[DivergenceCause]  # the largest first, 8 at most
+    rest_delta_ns: int
+    kind: Literal["typical", "worst"] = "typical"
 
 
 # Steps event by event, whole or in parts.

@@ -50,7 +50,7 @@ from tracediff.model.host import (
 )
 from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
 from tracediff.model.observed import NOTHING, Observed
-from tracediff.model.pictures import Crop, StepStrip, Timelines
+from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
 from tracediff.model.structure import StructureRow
 
 # What was compared: the files of both sides, and the options that change numbers.
@@ -528,7 +528,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     places_left_out: int = 0  # those with the least time
     kernel_ranks_left_out: int = 0
     timelines: Timelines | None = None  # where asked for
+    cause_tree: list[CauseNode] = []  # the step that the verdict is of, each node before its parts
     step_strip: StepStrip | None = None
+    # of typical steps, where timelines were asked for; the workload with the most time first
+    divergences: list[Divergence] = []
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     rank_groups: list[RankGroup] = []

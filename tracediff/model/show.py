@@ -31,7 +31,7 @@ from tracediff.model.host import (
 )
 from tracediff.model.kernels import Graphs, KernelRow, Launch, Layers, Limits
 from tracediff.model.observed import Stops
-from tracediff.model.pictures import StepStrip, Timelines
+from tracediff.model.pictures import CauseNode, StepStrip, Timelines
 from tracediff.model.result import GapRow, Moment, Rung, SideInput, WorstGap
 
 SHOW_VERSION = 2
@@ -275,4 +275,5 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     gaps_left_out: int = 0  # rows with the smallest changes
     kernel_ranks_left_out: int = 0
     timelines: Timelines | None = None
+    cause_tree: list[CauseNode] = []  # the mean step, each node before its parts
     step_strip: StepStrip | None = None

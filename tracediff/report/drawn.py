@@ -1,4 +1,4 @@
-"""What only pages draw, as sections: every step in order, and steps event by event."""
+"""What only pages draw, as sections: every step in order, steps event by event, and the other pictures."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
+from tracediff.report.pictures import divergence
+from tracediff.report.rows import kernels_by_phase
 
 Report = Result | Show
+STRIP = "step-strip"
 
 
 def sections(report: Report) -> list[Section]:
-    """Those that hold something, in the order of a page: every step, and timelines."""
+    """Those that hold something, in the order of a page: every step, timelines, other pictures."""
+    drawn = pictures.for_page(report)
+    strip = drawn.pop(STRIP, None)
     found = []
-    if strip := pictures.strip(report):
-        drawn = Figure(strip.svg, "", look="drawn")
+    if strip:
         found.append(
-            Section(pictures.STRIP, strip.title, [*_strip_lead(report), drawn], menu="Every step", open=True)
+            Section(STRIP, strip.title, [*_strip_lead(report), _figure(strip)], menu="Every step", open=True)
         )
     if timelines := lanes.drawn(report):
         parts = [_timeline(report, number, one) for number, one in enumerate(timelines)]
@@ -44,11 +48,27 @@ def sections(report: Report) -> list[Section]:
         found.append(
             Section("timelines", "Steps event by event", [_lead(lead), *parts], menu="Timelines", open=True)
         )
+    if drawn:
+        parts = [
+            Section(name, one.title, [_lead(_described(report, name)), _figure(one)])
+            for name, one in drawn.items()
+        ]
+        titles = "; ".join(one.title for one in drawn.values())
+        whole = isinstance(report, Show)
+        found.append(
+            Section(
+                "pictures", "More pictures", parts, gist=titles, menu="Pictures", printed=True, open=whole
+            )
+        )
     return found
 
 
 def _lead(text: str) -> Line:
     return Line([text], "lead")
+
+
+def _figure(of: pictures.Picture) -> Figure:
+    return Figure(of.svg, "", look="drawn")
 
 
 def _strip_lead(report: Report) -> list[Block]:
@@ -72,6 +92,32 @@ def _not_drawn(report: Report) -> list[str]:
         pattern = "timelines_ranks" if isinstance(report, Result) else "timelines_ranks_of_one"
         said.append(say(pattern, count=units.counted(left.ranks_left_out, "rank")))
     return said
+
+
+def _described(report: Report, name: str) -> str:
+    """What a picture shows."""
+    if name == "cause-tree":
+        root = report.cause_tree[0]
+        unit = words.unit(report) if isinstance(report, Result) else "step"
+        pattern = "cause_tree_typical" if root.kind == "typical" else "cause_tree_mean"
+        return say(pattern, step=units.step(root.key, unit))
+    if isinstance(report, Show):
+        return say("step_times_of_one")
+    if name == "step-times":
+        return say("step_times")
+    if name == "kernel-times":
+        return say(
+            "kernel_times", per=words.per_step(kernels_by_phase(report)[0].phase, unit=words.unit(report))
+        )
+    one = divergence.shown(report)
+    assert one is not None
+    steps = {
+        side: shorten(divergence.step_words(getattr(one, side)), 60) for side in ("baseline", "candidate")
+    }
+    workload = workloads.workload_name(report.strata[one.stratum], " of ") + f" on rank {one.rank}" * (
+        len(report.ranks) > 1
+    )
+    return say("divergence_worst" if one.kind == "worst" else "divergence", workload=workload, **steps)
 
 
 # Steps event by event

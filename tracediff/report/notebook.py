@@ -35,7 +35,7 @@ def comparison_html(result: Result) -> str:
 
 
 def _fall(result: Result) -> Figure:
-    drawn = pictures.files(result, [pictures.WATERFALL])[f"{pictures.WATERFALL}.svg"]
+    drawn = pictures.files(result, ["waterfall"])["waterfall.svg"]
     address = f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"
     text = waterfall.text_figure(waterfall.build(result))
     return Figure(Markup('<img src="{}" alt="{}">').format(address, text), "")

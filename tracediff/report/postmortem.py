@@ -55,7 +55,7 @@ from tracediff.report.grammar import say
 from tracediff.report.rows import kernels_by_phase
 
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
-_DRAWN = (pictures.WATERFALL, pictures.STRIP)
+_DRAWN = ("waterfall", "step-strip")
 
 
 def file_names(path: Path) -> list[Path]:
@@ -269,7 +269,7 @@ def _where(result: Result, stem: str) -> Section:
         pictures.of_fall(figure),
         "Step-time waterfall, drawn",
         waterfall.text_figure(figure),
-        _file(stem, pictures.WATERFALL),
+        _file(stem, "waterfall"),
     )
     residual = result.accounting.residual_ns
     tiles = (
@@ -284,11 +284,9 @@ def _file(stem: str, name: str) -> str:
 
 def _every_step(result: Result, stem: str) -> list[Section]:
     """The steps in their order, where rare ones make the change: which they are is seen there alone."""
-    if result.observed.stops is None or (drawn := pictures.strip(result)) is None:
+    if result.observed.stops is None or (drawn := pictures.one(result, "step-strip")) is None:
         return []
-    return [
-        _part(drawn.title, [Figure(drawn.svg, drawn.title, drawn.described, _file(stem, pictures.STRIP))])
-    ]
+    return [_part(drawn.title, [Figure(drawn.svg, drawn.title, drawn.described, _file(stem, "step-strip"))])]
 
 
 def _evidence(result: Result) -> list[Section]:

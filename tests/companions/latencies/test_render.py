@@ -87,7 +87,7 @@ def test_markdown_is_a_table_with_the_checks_below():
 def test_curves_are_their_quantiles():
     """201 quantiles a side, of which those up to 99.5 % are drawn."""
     found = report().latencies
-    curves = words.curves(found)
+    curves = words.distributions(found).curves
     assert list(curves) == ["baseline", "candidate"]
     for curve, one in zip(curves.values(), (found.baseline, found.candidate), strict=True):
         assert len(one.quantiles_ns) == 201 and len(curve) == 200

@@ -195,31 +195,32 @@ def traced(found: Latencies) -> list[str]:
     return out
 
 
-def curves(found: Latencies) -> dict[str, distribution.Curve]:
+def distributions(found: Latencies) -> distribution.Plot:
     """Which part of the iterations took at most so long, up to `_DRAWN_TO` of them."""
-    drawn: dict[str, distribution.Curve] = {}
+    curves: dict[str, distribution.Curve] = {}
     for name, side in _sides(found):
         steps = len(side.quantiles_ns) - 1
         shown = side.quantiles_ns[: int(_DRAWN_TO * steps) + 1]
-        drawn[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
-    return drawn
-
-
-def drawn(found: Latencies, layout: Layout) -> Sheet:
-    """The distributions of both sides."""
+        curves[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
     s = scale(found)
     figures = [
         f"{LABELS[row.statistic]} {s.number(row.baseline_ns)} -> {s.time(row.candidate_ns)}"
         for row in found.rows
         if row.statistic in ("median", "p99")
     ]
-    return distribution.draw(curves(found), ", ".join(figures), layout)
+    return distribution.Plot("Latencies", ", ".join(figures), curves)
+
+
+def drawn(found: Latencies, layout: Layout) -> Sheet | None:
+    """The distributions of both sides."""
+    title, what = "Distribution of the latencies", "of the iterations took at most so long"
+    return distribution.draw(title, [distributions(found)], layout, what)
 
 
 def tail_left_out(found: Latencies) -> bool:
     """Whether the slowest iterations are not drawn."""
-    drawn = curves(found)
-    return any(side.quantiles_ns[-1] > drawn[name][-1][0] for name, side in _sides(found))
+    curves = distributions(found).curves
+    return any(side.quantiles_ns[-1] > curves[name][-1][0] for name, side in _sides(found))
 
 
 def _sides(found: Latencies) -> tuple[tuple[str, LatencySide], tuple[str, LatencySide]]:

@@ -5,9 +5,10 @@ A picture is laid out twice: for a wide page, and for a telephone, where letters
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from markupsafe import Markup
 
@@ -15,30 +16,45 @@ from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report import waterfall
 from tracediff.report.escape import markdown_prose, neutral
-from tracediff.report.pictures import fall, step_strip, style
-from tracediff.report.pictures.style import HALF, HALF_NARROW, NARROW, WIDE, Sheet
+from tracediff.report.pictures import cause_tree, distribution, divergence, fall, scatter, step_strip, style
+from tracediff.report.pictures.style import HALF, HALF_NARROW, NARROW, WIDE, Layout, Sheet
 
-WATERFALL, STRIP = "waterfall", "step-strip"  # in the order of the index
+# In the order of the page and of the index.
+_OF_BOTH: dict[str, Callable[[Any, Layout], Sheet | None]] = {
+    "cause-tree": cause_tree.draw,
+    "step-strip": step_strip.draw,
+    "divergence": divergence.draw,
+    "step-times": distribution.of_steps,
+    "kernel-times": scatter.draw,
+}
+_OF_ONE = {name: _OF_BOTH[name] for name in ("cause-tree", "step-strip", "step-times")}
 INDEX, KINDS = "index.md", ("svg", "png")
-FIRST = f"{WATERFALL}.png"  # what a comment shows
-FILES = (INDEX, *(f"{name}.{kind}" for name in (WATERFALL, STRIP) for kind in KINDS))
+FIRST = "waterfall.png"  # what a comment shows
+FILES = (INDEX, *(f"{name}.{kind}" for name in ("waterfall", *_OF_BOTH) for kind in KINDS))
 
 
 @dataclass(frozen=True)
 class Picture:
     """A picture of the page: both layouts as markup, of which every text is escaped."""
 
+    name: str
     title: str
     described: str
     svg: Markup
 
 
-def strip(report: Result | Show) -> Picture | None:
-    """Every step in order; None where there are none. `report`: made neutral."""
+def for_page(report: Result | Show) -> dict[str, Picture]:
+    """The pictures that there are, by name and in their order. `report`: made neutral."""
+    found = (one(report, name) for name in (_OF_BOTH if isinstance(report, Result) else _OF_ONE))
+    return {each.name: each for each in found if each}
+
+
+def one(report: Result | Show, name: str) -> Picture | None:
+    """One of them; None where there is no data for it."""
     with style.canvas():
-        sheets = [sheet for layout in (WIDE, NARROW) if (sheet := step_strip.draw(report, layout))]
+        sheets = [sheet for layout in (WIDE, NARROW) if (sheet := _OF_BOTH[name](report, layout))]
         svg = Markup("".join(each.svg() for each in sheets))
-    return Picture(sheets[0].title, sheets[0].description, svg) if sheets else None
+    return Picture(name, sheets[0].title, sheets[0].description, svg) if sheets else None
 
 
 def of_fall(figure: waterfall.Waterfall) -> Markup:
@@ -61,6 +77,7 @@ def files(report: Result | Show, only: Iterable[str] = ()) -> dict[str, bytes]:
 
 def _sheets(report: Result | Show) -> Iterator[tuple[str, Sheet]]:
     if isinstance(report, Result):
-        yield WATERFALL, fall.draw(waterfall.build(report), HALF)
-    if sheet := step_strip.draw(report, WIDE):
-        yield STRIP, sheet
+        yield "waterfall", fall.draw(waterfall.build(report), HALF)
+    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+        if sheet := draw(report, WIDE):
+            yield name, sheet

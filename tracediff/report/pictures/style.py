@@ -23,6 +23,7 @@ from xml.etree import ElementTree
 from markupsafe import Markup, escape
 
 from tracediff.report import palette, units
+from tracediff.report.escape import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,6 +98,16 @@ def canvas() -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class Change:
+    """A line of the list under a picture: what changed, by how much (in its colour), and what follows both."""
+
+    name: str
+    size: str
+    colour: str
+    after: str = ""
+
+
 class Sheet:
     """A picture: axes and texts under each other on a page of one width; `height` is set when all is there.
 
@@ -157,6 +168,19 @@ class Sheet:
             y += LINE
         return y
 
+    def changes(self, rows: Iterable[Change], y: float) -> float:
+        """List numbered changes; return where it ends."""
+        for number, row in enumerate(rows, start=1):
+            self.write(0, y + 9, str(number), bold=True)
+            if self.layout.narrow:
+                y = self.paragraph(16, y, row.name)
+                y = self.paragraph(16, y, row.size + row.after, row.colour) + 4
+            else:
+                self.write(110, y + 9, row.size, "right", row.colour, bold=True)
+                self.write(122, y + 9, cut(row.name, row.after, self.layout.width - 122))
+                y += LINE + 2
+        return y + 4
+
     def legend(self, entries: Iterable[tuple[str, float, str, bool]], x: float, y: float) -> tuple[float, float]:  # fmt: skip
         """Write colour, opacity, word, and whether it is the first among them, beside each other; return where the last one ends."""
         left = x
@@ -168,6 +192,14 @@ class Sheet:
             self.write(x + 17, y + 9, word, ink="--ink" if bold else "--muted", bold=bold)
             x += width
         return x, y
+
+    def pointers(self, ends: Sequence[tuple[float, float, int]], y: float, left: float, ink: str, *, dashed: bool = False) -> None:  # fmt: skip
+        """Write numbers below y, each with a line to its end (x, top), and apart from each other. `ends`: x, top, number."""
+        for (x, top, number), place in zip(
+            ends, spread([one[0] for one in ends], 12, left, self.layout.width - 5), strict=True
+        ):
+            self.line([x, x, place], [top, y, y + 5], ink, dashed=dashed)
+            self.write(place, y + 13, str(number), "center", bold=True)
 
     def _finished(self, margin: float = 0.0) -> Figure:
         """The figure, every part of it in its place; with a margin on white, else on nothing."""
@@ -449,7 +481,27 @@ def fitting(text: str, width: float, least: int = 7) -> str:
     return f"{text[: letters - 1].rstrip()}\u2026" if letters >= least else ""
 
 
+def cut(text: str, after: str, width: float) -> str:
+    """A text and what follows it; the middle of the text gives way."""
+    return shorten(text, max(room(width) - len(after), 8)) + after
+
+
 def wrapped(text: str, width: float, most: int = 2) -> list[str]:
     """The text in at most so many lines of a width, the last one cut."""
     lines = textwrap.wrap(text, max(room(width), 8))
     return lines if len(lines) <= most else [*lines[: most - 1], fitting(" ".join(lines[most - 1 :]), width)]
+
+
+def spread(wanted: list[float], apart: float, low: float, high: float) -> list[float]:
+    """Places in the order of `wanted`, near them and at least so far apart, where there is room for that."""
+    order = sorted(range(len(wanted)), key=lambda one: wanted[one])
+    places = [0.0] * len(wanted)
+    least = low
+    for one in order:
+        places[one] = least = max(wanted[one], least)
+        least += apart
+    most = high
+    for one in reversed(order):
+        places[one] = most = min(places[one], most)
+        most -= apart
+    return places
