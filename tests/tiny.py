@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import shutil
 from functools import cache
@@ -51,9 +52,19 @@ def one_gap(trace: TraceBuilder | None = None, *, pid: int = 100, tid: int = 1) 
     return trace.api(tid, "cudaLaunchKernel", 900, 950, corr=2).kernel(2, 1000, 1100, name="second")
 
 
-def reduced(trace: TraceBuilder, folder: Path, **reading):
-    """Write, load and reduce a trace."""
-    return reduce_file(trace.write(folder / "trace.sqlite"), Reading(threads=1, **reading))
+def reduced(trace: TraceBuilder, folder: Path, **reading) -> Reduction:
+    """Write, load and reduce a trace; the same file read alike is reduced once."""
+    path, how = trace.write(folder / "trace.sqlite"), Reading(threads=1, **reading)
+    key = (hashlib.blake2b(path.read_bytes()).digest(), how)
+    if key not in _REDUCED:
+        if len(_REDUCED) == MOST:
+            del _REDUCED[next(iter(_REDUCED))]
+        _REDUCED[key] = reduce_file(path, how)
+    return _REDUCED[key]
+
+
+MOST = 300  # reductions that are kept
+_REDUCED: dict[tuple[bytes, Reading], Reduction] = {}
 
 
 def spent(reduction, period: int = 0) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tests import comparing
 from tests.comparing import compare
 from tests.measuring import measured, step
 from tests.serving import serving
@@ -157,6 +158,7 @@ def test_a_tree_stays_small_whatever_the_number_of_kernels(tmp_path):
 
 def test_steps_share_columns_and_the_longest_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(step_strip, "ROWS", 4)
+    monkeypatch.setattr(comparing, "_MADE", {})
     one = reduced(serving(steps=9, jitter_us=5, seed=1), tmp_path)
     side = Side("one", [Run("run", [one])])
     strip = compare(side, side).step_strip
