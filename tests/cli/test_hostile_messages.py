@@ -257,7 +257,9 @@ def test_a_pipe_is_not_waited_for(good, words, slug):
 
 def test_a_full_disk_is_not_called_damage(good):
     """A limit on the size of files stands for a full disk: 8 blocks of 512 bytes."""
-    done = shell("ulimit -f 8; PYTHONDONTWRITEBYTECODE=1 $TRACEDIFF scrub good.sqlite out.sqlite", good.parent)
+    done = shell(
+        "ulimit -f 8; PYTHONDONTWRITEBYTECODE=1 $TRACEDIFF scrub good.sqlite out.sqlite", good.parent
+    )
     assert done.returncode == 1 and b"out.sqlite could not be written" in done.stderr, done.stderr
     assert b"[disk-full]" in done.stderr
     assert [one.name for one in good.parent.iterdir()] == ["good.sqlite"]

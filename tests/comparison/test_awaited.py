@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.comparing import compare
 from tests.serving import serving
 from tests.tiny import reduced
-from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
 from tracediff.report.phrases import with_words
 

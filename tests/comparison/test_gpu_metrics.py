@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare, show
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
 from tests.tiny import one_gap, reduced
-from tracediff.comparison.compare import Options, compare
-from tracediff.comparison.show import show
+from tracediff.comparison.compare import Options
 from tracediff.execution.cache import pack, unpack
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side

@@ -11,10 +11,9 @@ from rich.console import Console
 
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
+from tests.comparing import compare, show
 from tests.tiny import FIXTURES, label
 from tracediff.capture.scrub import scrub_trace
-from tracediff.comparison.compare import compare
-from tracediff.comparison.show import show
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of

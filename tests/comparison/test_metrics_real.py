@@ -11,8 +11,8 @@ from statistics import correlation, fmean
 
 import pytest
 
+from tests.comparing import compare
 from tests.tiny import FIXTURES
-from tracediff.comparison.compare import compare
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 

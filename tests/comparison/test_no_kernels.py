@@ -10,8 +10,8 @@ from itertools import combinations
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.tiny import label, reduced
-from tracediff.comparison.compare import compare
 from tracediff.comparison.host_time import host_time
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file
@@ -68,10 +68,10 @@ def ends(request: Callable[..., object], **options: object) -> tuple[int, list[T
     return 1, []
 
 
-def covering(most: int = 4) -> list[frozenset[str]]:
-    """Sets of kinds in which any four kinds are there, and missing, in every way."""
+def covering(most: int = 3) -> list[frozenset[str]]:
+    """Sets of kinds in which any three kinds are there, and missing, in every way."""
     sets = [frozenset(chosen) for many in range(len(KINDS) + 1) for chosen in combinations(KINDS, many)]
-    shown = {kinds: {(four, kinds & {*four}) for four in combinations(KINDS, most)} for kinds in sets}
+    shown = {kinds: {(three, kinds & {*three}) for three in combinations(KINDS, most)} for kinds in sets}
     left, found = set().union(*shown.values()), []
     while left:
         found.append(max(sets, key=lambda kinds: len(shown[kinds] & left)))

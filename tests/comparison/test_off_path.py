@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.comparing import show
+from tests.comparing import compare, show
 from tests.comparison.test_ranks import STEPS, US, ranks
 from tests.report import sample
 from tests.serving import serving
 from tests.tiny import reduced
-from tracediff.comparison.compare import compare
 from tracediff.comparison.gates import judge, parse_gate
 from tracediff.comparison.off_path import off_path
 from tracediff.execution.sides import Run, Side

@@ -12,10 +12,9 @@ import pytest
 from rich.console import Console
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare, show
 from tests.serving import US, serving
 from tests.tiny import FIXTURES, one_gap, reduced
-from tracediff.comparison.compare import compare
-from tracediff.comparison.show import show
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report.html import render_html

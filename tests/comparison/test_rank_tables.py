@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare, show
 from tests.comparison.test_ranks import STEPS, US
 from tests.comparison.test_ranks import ranks as one_export
 from tests.tiny import label, reduced
-from tracediff.comparison.compare import compare
-from tracediff.comparison.show import show
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.selection import Selection
 

@@ -11,11 +11,10 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.accounting.test_host_only import hosts
 from tests.accounting.test_host_only import side as host_side
-from tests.comparing import show
+from tests.comparing import compare, show
 from tests.serving import US, run_of, runs_of, serving
 from tests.steps.test_timelines import column, inside
 from tests.tiny import CAPTURES, FIXTURES, bundled, one_gap, reduced
-from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Result, encode

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.comparing import compare
 from tests.tiny import CAPTURES, FIXTURES, bundled
-from tracediff.comparison.compare import Options, compare
+from tracediff.comparison.compare import Options
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve_pair

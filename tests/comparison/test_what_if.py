@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.serving import serving, step_ns
 from tests.tiny import label, reduced
-from tracediff.comparison.compare import Options, compare
+from tracediff.comparison.compare import Options
 from tracediff.comparison.what_if import parse_edits, range_half, what_if
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side

@@ -117,24 +117,25 @@ ODD = {
 }
 
 
+TABLES = [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"]
+# a range still open inside of another one; without that one, it could have been open at the end
+AROUND = f"INSERT INTO NVTX_EVENTS (start, \"end\", eventType, globalTid, text) VALUES (110000, 210000, 59, {TID}, 'around')"
+
+
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("table", [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"])
-def test_a_row_whose_times_cannot_be_is_said_and_not_measured(table, odd, tmp_path):
-    """Without times it counts nothing, backward it has no length: the steps before it are as they are."""
-    # a range still open inside of another one; without that one, it could have been open at the end
-    around = f"INSERT INTO NVTX_EVENTS (start, \"end\", eventType, globalTid, text) VALUES (110000, 210000, 59, {TID}, 'around')"
-    path = with_many(tmp_path, around, f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200099")
-    reduction = reduce(path)
+def test_rows_whose_times_cannot_be_are_said_and_not_measured(odd, tmp_path):
+    """One in each table. Without times it counts nothing, backward it has no length: the steps before it are as they are."""
+    changes = [f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200099" for table in TABLES]
+    reduction = reduce(with_many(tmp_path, AROUND, *changes))
     assert spent(reduction) == TWO_STEPS
     (note,) = (note for note in reduction.warnings if note.slug == "odd-rows")
-    assert note.message.startswith("trace.sqlite: of 1,99") and f"rows in {table} 1 " in note.message
+    assert note.message.startswith("trace.sqlite: of 1,99")
+    assert all(f"rows in {table} 1 " in note.message for table in TABLES), note.message
 
 
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("table", [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"])
+@pytest.mark.parametrize(("table", "odd"), zip(TABLES, [*ODD, "backward"], strict=True))
 def test_more_than_one_in_a_thousand_of_them_is_an_error(table, odd, tmp_path):
-    around = f"INSERT INTO NVTX_EVENTS (start, \"end\", eventType, globalTid, text) VALUES (110000, 210000, 59, {TID}, 'around')"
-    path = with_many(tmp_path, around, f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200299")
+    path = with_many(tmp_path, AROUND, f"UPDATE {table} SET {ODD[odd]} WHERE start BETWEEN 200000 AND 200299")
     with pytest.raises(TracediffError) as raised:
         reduce(path)
     assert raised.value.slug == "bad-time"
@@ -224,15 +225,15 @@ def test_what_is_no_number_is_an_error_of_a_line_whatever_its_bytes(column, valu
     assert raised.value.slug == "bad-column" and len(raised.value.message) < 600
 
 
-@pytest.mark.parametrize("table", [KERNEL, RUNTIME, "NVTX_EVENTS"])
 @pytest.mark.parametrize(
-    ("start", "end"),
+    ("table", "start", "end"),
     [
-        (2**63 - 10, 2**63 - 1),  # one row at the end of what 64 bits hold
-        (-(2**63), -(2**63) + 1),
-        (-(2**63), 2**63 - 1),  # its length does not fit into them
-        (1000, 2**62),
-        (2**53, 2**53 + 1),  # a hundred days after the others
+        (KERNEL, 2**63 - 10, 2**63 - 1),  # one row at the end of what 64 bits hold
+        (RUNTIME, -(2**63), -(2**63) + 1),
+        ("NVTX_EVENTS", -(2**63), 2**63 - 1),  # its length does not fit into them
+        (KERNEL, -(2**63), 2**63 - 1),
+        (RUNTIME, 1000, 2**62),
+        ("NVTX_EVENTS", 2**53, 2**53 + 1),  # a hundred days after the others
     ],
 )
 def test_times_that_would_overflow_are_an_error(table, start, end, tmp_path):

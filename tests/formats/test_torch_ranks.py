@@ -10,9 +10,8 @@ from decimal import Decimal
 
 import pytest
 
+from tests.comparing import compare, show
 from tests.tiny import FIXTURES
-from tracediff.comparison.compare import compare
-from tracediff.comparison.show import show
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve

@@ -14,7 +14,7 @@ from tests.fuzz.targets import SAME, TARGETS
 
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 NO_RESULT = {"packed": "not-sqlite"}  # a seed that is an error: .zst is not read
-FEW = 5
+FEW = 2
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -41,7 +41,7 @@ def test_a_few_of_every_kind(name):
 )
 def test_what_mutations_start_from_is_read(name):
     """Else every input would end in the same error, and nothing would be tried."""
-    for data in TARGETS[name].seeds()[:2]:
+    for data in TARGETS[name].seeds()[:1]:
         assert attempt(name, data)[0] in ("result", SAME)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fixtures.builders import TraceBuilder
+from tests.comparing import compare
 from tests.tiny import label, reduced
-from tracediff.comparison.compare import compare
 from tracediff.execution.sides import Run, Side
 
 
