@@ -118,28 +118,30 @@ def test_a_planted_garbage_collection_is_found(tmp_path: Path) -> None:
     assert 0.6 <= first["delta_ns"] / planted_ns(bundle, "gc") <= 1.4
 
 
-def test_a_real_export_is_scrubbed_and_stays_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also the raw one, as nsys exports it: the environment is in three places of it."""
-    monkeypatch.setenv("API_TOKEN", SECRET)
-    run(
-        "capture",
-        plan(tmp_path, "--work-us 1"),
-        "-n",
-        1,
-        "--controls",
-        0,
-        "--keep-reports",
-        "-o",
-        tmp_path / "b",
-    )
-    report = next((tmp_path / "b").rglob("*.nsys-rep"))
-    raw, clean = tmp_path / "raw.sqlite", tmp_path / "clean.sqlite"
-    subprocess.run(
-        [str(find_nsys()), "export", "--type", "sqlite", "-o", str(raw), str(report)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A report of each side, of one recording; the environment holds a secret."""
+    folder = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("API_TOKEN", SECRET)
+        run(
+            "capture", plan(folder, "--gc-every 2"), "-n", 1, "--controls", 0, "--keep-reports", "-o", folder / "b",
+        )  # fmt: skip
+    found = sorted((folder / "b").rglob("*.nsys-rep"))
+    assert len(found) == 2
+    return found
+
+
+def export(report: Path, form: str, to: Path) -> Path:
+    """As nsys itself exports it."""
+    words = [str(find_nsys()), "export", "--type", form, "-o", str(to), str(report)]
+    subprocess.run(words, check=True, capture_output=True)
+    return to
+
+
+def test_a_real_export_is_scrubbed_and_stays_the_same(reports: list[Path], tmp_path: Path) -> None:
+    """Also the raw one: the environment is in three places of it."""
+    raw, clean = export(reports[0], "sqlite", tmp_path / "raw.sqlite"), tmp_path / "clean.sqlite"
     assert raw.read_bytes().count(SECRET.encode()) >= 3
     run("scrub", raw, clean)
     assert SECRET.encode() not in clean.read_bytes()
@@ -150,28 +152,14 @@ def test_a_real_export_is_scrubbed_and_stays_the_same(
     assert set(same["accounting"]["delta"].values()) == {0}
 
 
-def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
+def test_all_exports_of_a_report_give_the_same_result(reports: list[Path], tmp_path: Path) -> None:
     """What nsys itself writes as Parquet, against its SQLite without what it does not write there."""
-    run(
-        "capture",
-        plan(tmp_path, "--gc-every 2"),
-        "-n",
-        1,
-        "--controls",
-        0,
-        "--keep-reports",
-        "-o",
-        tmp_path / "b",
-    )
-    reports = sorted((tmp_path / "b").rglob("*.nsys-rep"))
-    assert len(reports) == 2
     found = {}
     for form in ("sqlite", "parquetdir"):
         sides = [tmp_path / form / str(side) / "run" for side, _ in enumerate(reports)]
         for report, side in zip(reports, sides, strict=True):
             side.parent.mkdir(parents=True)
-            words = [str(find_nsys()), "export", "--type", form, "-o", str(side), str(report)]
-            subprocess.run(words, check=True, capture_output=True)
+            export(report, form, side)
             if form == "sqlite":
                 with sqlite3.connect(side) as db:
                     db.execute("DROP TABLE META_DATA_CAPTURE")
@@ -183,20 +171,8 @@ def test_all_exports_of_a_report_give_the_same_result(tmp_path: Path) -> None:
     assert found["parquetdir"] == found["sqlite"]
 
 
-def test_a_report_gives_the_same_bytes_as_parquet_and_as_sqlite(tmp_path: Path) -> None:
+def test_a_report_gives_the_same_bytes_as_parquet_and_as_sqlite(reports: list[Path], tmp_path: Path) -> None:
     """Both with META_DATA_CAPTURE, which nsys itself leaves out of Parquet."""
-    run(
-        "capture",
-        plan(tmp_path, "--gc-every 2"),
-        "-n",
-        1,
-        "--controls",
-        0,
-        "--keep-reports",
-        "-o",
-        tmp_path / "b",
-    )
-    reports = sorted((tmp_path / "b").rglob("*.nsys-rep"))
     found = []
     for form in ("parquet", "sqlite"):
         out = tmp_path / f"{form}.json"
