@@ -23,6 +23,8 @@ CAPTURES = {
     path.name.removesuffix(".sqlite.xz"): path
     for path in sorted([*FIXTURES.glob("demo/*/*.sqlite.xz"), *FIXTURES.glob("captures/*.sqlite.xz")])
 }
+# One of each program that differs in what it does; the others are its repeats.
+PROGRAMS = ("eager_a1", "graph_a1", "graph_fused_1", "graph_gc", "graph_sleep", "tp2_a1")
 STEP = "[Executor] _forward_step"  # how the program names the range of a step label, whatever its numbers
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests import comparing
 from tests.comparing import compare
 from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
-from tests.tiny import CAPTURES
+from tests.tiny import PROGRAMS
 from tracediff.comparison import tables
 from tracediff.comparison.gates import judge, parse_gate
 from tracediff.execution.sides import Side
@@ -42,7 +42,7 @@ def pair(request):
 # A file against itself
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_file_against_itself_has_not_changed(name, compared):
     result = compared(name, name)
     assert result.verdict == "no_change"
@@ -255,12 +255,10 @@ def sans_runs(value):
 @pytest.mark.parametrize(
     ("baseline", "candidate"),
     [
-        *permutations(GRAPH, 2),
-        *permutations(EAGER, 2),
+        *combinations(GRAPH, 2),
+        EAGER,
         (GRAPH[:2], GRAPH[2]),
-        (GRAPH[2], GRAPH[:2]),
         (GRAPH[:1], GRAPH[1:]),
-        (GRAPH[1:], GRAPH[:1]),
         (GRAPH, GRAPH),
     ],
 )

@@ -132,6 +132,7 @@ def test_a_file_that_workers_do_not_see(cluster, tmp_path, monkeypatch):
     assert raised.value.slug == "not-a-file"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_the_export_read_by_another(cluster, nsys, tmp_path):
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report" + one_gap().write(tmp_path / "run.sqlite").read_bytes())

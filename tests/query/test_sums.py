@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiny import CAPTURES
+from tests.tiny import PROGRAMS
 from tracediff.model import CATEGORIES, Pair
 
-NAMES = sorted(CAPTURES)
 BUSY = ("compute", "comm", "memcpy")
 COUNTED = "phase <> 'irregular'"  # of a capture compared with itself, every such step counts alike
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_categories_of_a_period_add_up_to_it(ask, name):
     total = " + ".join(f"{one}_ns" for one in CATEGORIES)
     frame = ask(
@@ -21,7 +20,7 @@ def test_the_categories_of_a_period_add_up_to_it(ask, name):
     assert frame["periods"].item() > 0 and frame["open"].item() == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_idle_adds_up_to_the_categories_of_each_period(ask, name):
     idle = [one for one in CATEGORIES if one not in BUSY]
     keys = "capture, run, rank, device, step"
@@ -36,7 +35,7 @@ def test_idle_adds_up_to_the_categories_of_each_period(ask, name):
         assert frame["wrong"].item() == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_gaps_add_up_to_the_idle_time_of_each_period(ask, name):
     """The gaps come from the rows of ops alone; the idle categories of a period from the accounting."""
     busy = " + ".join(f"p.{one}_ns" for one in BUSY)
@@ -50,7 +49,7 @@ def test_gaps_add_up_to_the_idle_time_of_each_period(ask, name):
     assert frame["idle"].to_list() == frame["gaps"].to_list() and sum(frame["idle"]) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_shares_of_kernels_add_up_to_busy_time(ask, name):
     frame = ask(
         "WITH k AS (SELECT rank, device, step, sum(share_ns) AS ns FROM kernel_by_step GROUP BY ALL)"
@@ -62,7 +61,7 @@ def test_shares_of_kernels_add_up_to_busy_time(ask, name):
     assert frame["off"].item() < 1e-3  # shares of a nanosecond: floats
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_kernels_by_step_are_the_ops_that_start_in_the_period(ask, name):
     """Two ways to the same sums: the sweep of arrays behind `kernel_by_step`, and a join of the rows themselves."""
     found = ask(
@@ -161,7 +160,7 @@ def test_the_host_tables_of_compare(ask, compared, name):
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_every_op_is_there_once(ask, name):
     frame = ask(
         "SELECT (SELECT count(*) FROM op) AS ops, (SELECT sum(ops) FROM process) AS of_processes,"
