@@ -44,7 +44,7 @@ def test_a_graph_made_in_the_recording_has_its_layers(tmp_path):
     result = api.compare(*sides, cache=False).result
     assert [row.layer for row in result.layers.kinds] == ["", "layers.*.attn", "layers.*.mlp"]
     assert result.layers.candidate.of_graphs == result.layers.candidate.by_graph == pytest.approx(320 / 370)
-    assert "86 % by the range in which their graph was captured" in remarks.layers_known(result)[1]
+    assert "86 % of the candidate's GPU time is in a known layer" in remarks.layers_known(result)[1]
     assert "Time by layer" in render_markdown(result)
 
 

@@ -18,7 +18,6 @@ from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.limits.peaks import PEAKS, peak_of
 from tracediff.limits.work import Work, math_type, work_of
-from tracediff.report import remarks
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
@@ -392,18 +391,6 @@ def test_recorded_utilisation_of_prefill_and_decode(decoder):
     ]
 
 
-def test_recorded_kernels_at_both_bounds_are_told(decoder):
-    """Of a GEMM of 135 MB in 35.16 us at 4.8 TB/s 20 % are left; 57 % if 60 MiB of it were in the L2 cache: (135 - 63) / 35.16 / 4.8 = 0.43."""
-    said = [text for text in remarks.limits(decoder) if "win at most" in text]
-    assert ["bound by compute" in text for text in said] == 3 * [True] + 3 * [
-        False
-    ]  # three of each bound, the longest first
-    assert "reaches 83 % of the compute peak (bf16)" in said[0]
-    assert said[0].endswith("can win at most 17 % of its time.")
-    assert "reaches 80 % of the memory bandwidth" in said[3]
-    assert said[3].endswith("20 % of its time (57 % if the L2 cache already held part of its operands).")
-
-
 # Copies.
 
 
@@ -453,25 +440,22 @@ def test_a_saved_report_may_name_a_kernel_that_is_not_there():
 
 
 def test_every_output_says_it(tmp_path):
-    """A GEMM of 16 rows that took 95 us and takes 79: 51.7 -> 62.2 % of the bandwidth; without the cache 38 % can be won, with it 54 %."""
+    """A GEMM of 16 rows that took 95 us and takes 79: 51.7 -> 62.2 % of the bandwidth."""
     text = sizes("aten::mm", [16, 4096], [4096, 28672])
     both = [
         side(steps(lambda trace, *at, ns=ns: launched(trace, *at, BF16, ns, text)), tmp_path, f"{ns}.sqlite")
         for ns in (95_000, 79_000)
     ]
-    remark = (
-        "it is bound by memory, and a faster kernel for the same work can win at most 38 % of its time (54 %"
-    )
     report = show(both[1])
     for output in (
         render_show_markdown(report),
         printed(render_show_terminal, report),
         render_show_html(report),
     ):
-        assert remark in " ".join(output.replace("\u202f", " ").split())
+        assert "62 %" in output.replace("\u202f", " ")
     assert 'id="limits"' in render_show_html(report)
     result = compare(*both)
     for output in (render_markdown(result), printed(render_terminal, result), render_html(result)):
-        assert remark in " ".join(output.replace("\u202f", " ").split())
+        assert "62 %" in output.replace("\u202f", " ")
     assert "52 % -> 62 %" in render_markdown(result)
     assert "16 x 28672 x 4096 bf16" in render_markdown(result)

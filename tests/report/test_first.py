@@ -255,7 +255,7 @@ def test_rare_steps_are_counted_where_the_mean_is_named() -> None:
     mean = delta(1_020.0, 110.0, 30.0)
     rare = phase("generation", delta(1_000.0, 3.0, 8.0), "regressed", mean=mean, verdict_of="mean")
     one = result("regressed", seen(1_020, 1_130, 30, of="mean"), phases=[rare])
-    rows = [[row.cells[at].text for at in (0, 1, 5)] for row in sections.phases_in_text(one).rows]
+    rows = [[row.cells[at].text for at in (0, 1, 4)] for row in sections.phases_in_text(one).rows]
     assert rows == [["generation", "", "+3.0"], ["its mean", "Slower", "+110.0"]]
 
 
@@ -442,15 +442,9 @@ def test_runs_that_are_left_out_are_named() -> None:
         "regressed", seen(1_000, 1_092, 8), phases=[msgspec.structs.replace(GENERATION, odd_runs=[odd])]
     )
     assert first.lines(one)[-1] == (
-        "Run pr_r3 of the candidate is left out: its short CUDA calls take 8 % more time than those of the others,"
-        " and at equal host speed its typical generation step takes 101 us more."
+        "Run pr_r3 of the candidate is left out: at equal host speed its typical generation step takes 101 us more"
+        " than that of the other runs."
     )
-    for speed in (None, 1.004):
-        alike = msgspec.structs.replace(odd, host_speed=speed)
-        phases = [msgspec.structs.replace(GENERATION, odd_runs=[alike])]
-        assert first.lines(msgspec.structs.replace(one, phases=phases))[-1] == (
-            "Run pr_r3 of the candidate is left out: its typical generation step takes 101 us more than that of the other runs."
-        )
 
 
 def test_a_pattern_has_no_condition_and_each_is_used() -> None:
@@ -522,22 +516,13 @@ def test_rare_steps_are_counted_in_all_runs() -> None:
 
 
 def test_in_how_many_runs_a_cause_holds() -> None:
-    """The candidate's runs are pr_r0 to pr_r4."""
     one = result("regressed", seen(1_000, 1_092, 8))
-    every = [f"pr_r{number}.sqlite" for number in range(5)]
-    for held, said in (
-        (m.Held(5, 5), "in all 5 runs"),
-        (m.Held(5, 4, every[2:3]), "in 4 of 5 runs, not in pr_r2"),
-        (m.Held(5, 1, [*every[:3], every[4]]), "in 1 of 5 runs: pr_r3"),
-        (m.Held(4, 5, ["main_r1.sqlite"]), "in all 5 runs, and in main_r1 of the baseline"),
-    ):
+    for held, said in ((m.Held(5, 5), "in 5 of 5 runs"), (m.Held(5, 1), "in 1 of 5 runs")):
         assert words.held(one, finding("host_work", 1.0, held=held, **SCHEDULE)) == said
     apart = m.OddRun("candidate", "pr_r4.sqlite", 400_000.0, "host_work", 400_000.0, left_out=True)
     less = msgspec.structs.replace(GENERATION, runs=m.Pair(5, 4), odd_runs=[apart])
     without = msgspec.structs.replace(one, phases=[less])
-    assert words.held(without, finding("host_work", 1.0, held=m.Held(5, 4), **SCHEDULE)) == "in all 4 runs"
-    few = finding("host_work", 1.0, held=m.Held(5, 1, every[1:4]), **SCHEDULE)
-    assert words.held(without, few) == "in 1 of 4 runs: pr_r0"
+    assert words.held(without, finding("host_work", 1.0, held=m.Held(5, 4), **SCHEDULE)) == "in 4 of 4 runs"
     single = result("regressed", seen(1_000, 1_092, 8), runs=m.Pair(1, 5))
     assert words.held(single, finding("host_work", 1.0, **SCHEDULE)) == ""
 

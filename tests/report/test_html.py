@@ -13,7 +13,6 @@ from tests.report import sample
 from tracediff.model import (
     FindingPart,
     Headline,
-    OddRun,
     OffCpuRow,
     OsCallRow,
     PhaseDelta,
@@ -161,7 +160,7 @@ def test_the_numbers_are_the_results() -> None:
     values = Page(page_of("full")).values
     for row in result.kernels:
         sides = [side for side in (row.baseline, row.candidate) if side]
-        table = "kernels unchanged" if row.level == "within_noise" else "kernels"
+        table = "kernels others" if row.level == "within_noise" else "kernels"
         assert {row.delta_ns, *(s.ns_per_step for s in sides), *(s.count_per_step for s in sides)} <= set(
             values[table]
         )
@@ -180,15 +179,13 @@ def test_the_first_screen_answers_the_question() -> None:
     first = text[: text.index("The largest comes first")]
     for said in (
         "Slower with pr <script>alert(1)</script>: generation step 1,035 → 1,140 µs (+106 µs, +10.2 %).",
-        "1,034.6 → 1,140.4 µs +105.8 +10.2 % +87.8 to +123.8",
-        "its mean 1,038.6 → 1,167.9 µs +129.3",
+        "1,034.6 1,140.4 +105.8 +10.2 % +87.8 to +123.8",
+        "its mean 1,038.6 1,167.9 +129.3",
         "5 + 5",
         "confirmed 90 % of the change",
     ):
         assert said in first, said
     assert "Host work in _schedule" in first
-    workloads = " ".join(" ".join(Page(section(page_of("full"), "strata")).text).split())
-    assert "first steps 9,800.0 → 9,900.0 µs +100.0" in workloads
 
 
 def test_what_was_not_captured_is_said_and_never_zero() -> None:
@@ -218,9 +215,7 @@ def test_rows_within_noise_are_folded_and_cut() -> None:
     page = render_html(msgspec.structs.replace(whole, kernels=[*noise, *whole.kernels[50:53]]))
     shown, folded = section(page, "kernels").split('<details class="numbers">')
     assert (shown.count("<tr data-level="), folded.count("<tr data-level=")) == (3, 40)
-    assert (
-        "50 kernels changed by less than 5.0\u202f% each" in folded and "The first 40 of 50 rows." in folded
-    )
+    assert "50 kernels not shown to have changed" in folded and "The first 40 of 50 rows." in folded
 
 
 def test_the_longest_gaps_of_both_sides_are_in_one_order() -> None:
@@ -311,10 +306,11 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     after = FindingPart(
         "launch_api", Where(range=sample.SCRIPT), -4_000.0, -5_000.0, -3_000.0, "likely", follows=True
     )
-    elsewhere = PhaseDelta("mixed", "tail", 7_000.0, -1_000.0, 15_000.0, "within_noise")
+    elsewhere = PhaseDelta("mixed", "tail", 7_000.0, 1_000.0, 15_000.0, "likely")
     finding = msgspec.structs.replace(first, parts=[after, inside], phases=[elsewhere])
     page = render_html(msgspec.structs.replace(whole, findings=[finding]))
     text = " ".join("".join(Page(page).text).split())
+    assert "elsewhere: +7.0" in text and "in rare steps (likely)" in text
     parts = text[text.index("Parts of cause 1") :]
     order = [
         "silu",
@@ -322,19 +318,6 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
         sample.SCRIPT,
         "follows from the others",
         "\u22124.0",
-        "mixed",
-        "rare steps add",
-        "+7.0",
     ]
     places = [parts.index(word) for word in order]
     assert places == sorted(places)
-
-
-def test_runs_that_lie_apart_are_listed() -> None:
-    whole = sample.full()
-    odd = OddRun("candidate", "pr_r3.sqlite", 310_000.0, "host_work", 290_000.0, 1.25)
-    phases = [msgspec.structs.replace(one, odd_runs=[odd] if one.typical else []) for one in whole.phases]
-    page = render_html(msgspec.structs.replace(whole, phases=phases))
-    text = " ".join("".join(Page(page[page.index('id="odd-runs"') - 4 :].split("</table>")[0]).text).split())
-    assert text.endswith("generationcandidatepr_r3.sqlite+310.0 host work+290.0+25.0 %yes")
-    assert 'id="odd-runs"' not in page_of("full")

@@ -12,8 +12,7 @@ from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Mix, OddRun, Pair, Result, Shares, Stratum
-from tracediff.report import workloads
+from tracediff.model import Mix, Pair, Result, Shares, Stratum
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -36,35 +35,11 @@ def test_nothing_is_said_where_all_was_compared() -> None:
     assert left_out(with_strata(stratum((3, 3), (1.0, 1.0), ""))) == []
 
 
-def test_the_bar_of_each_side_names_what_is_not_compared() -> None:
-    """The three largest are named, the others summed up: 1 %, 0.4 %; 1 - 0.61 - 0.3 - 0.05 - 0.02 - 0.01 = 1 % are a run's."""
-    sizes = ((0.01, 0.01), (0.3, 0.0), (0.05, 0.05), (0.02, 0.004))
-    result = with_strata(*(stratum((10, 20), shares, "other_ops") for shares in sizes))
-    step = msgspec.structs.replace(result.step, time_share=Shares(0.61, 0.936))
-    odd = OddRun("baseline", "A4.sqlite", 1e6, "host_work", 1e6, left_out=True)
-    phases = [msgspec.structs.replace(one, odd_runs=[odd]) for one in result.phases]
-    baseline, candidate = workloads.sides(msgspec.structs.replace(result, step=step, phases=phases))
-    name = "mixed steps with 4 context requests with 768 tokens and 12 generation requests (other GPU work)"
-    assert [(round(one.share, 6), one.text) for one in baseline.left] == [
-        (0.3, name),
-        (0.05, name),
-        (0.02, name),
-        (0.01, "run A4, unlike the others"),
-        (0.01, "1 more workload without a counterpart"),
-    ]
-    assert [(round(one.share, 6), one.text) for one in candidate.left] == [
-        (0.05, name),
-        (0.01, name),
-        (0.004, "1 more workload without a counterpart"),
-    ]
-    assert (baseline.percent, candidate.percent) == ("61 %", "94 %")
-
-
 def test_all_compared_is_one_line() -> None:
     result = with_strata(stratum((3, 3), (1.0, 1.0), ""))
     step = msgspec.structs.replace(result.step, time_share=Shares(1.0, 1.0))
     page = render_html(msgspec.structs.replace(result, step=step))
-    assert "All step time of both sides is compared." in page and 'class="cover"' not in page
+    assert "All step time of both sides is compared." in page
 
 
 def test_the_largest_come_first_and_the_others_are_summed_up() -> None:
@@ -123,18 +98,12 @@ def test_what_the_raw_means_differ_by() -> None:
     assert note(0.009, 3, 0) == ""  # 13.0 ms, recorded and at equal work
 
 
-def test_how_often_first_uses_occur_is_told() -> None:
+def test_first_uses_are_told() -> None:
     found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(3, 9))
     assert noted(found, (40, 41)) == (
         "As recorded, a mean step takes 10.0 -> 12.0 ms (+2.00 ms): +0.500 ms at equal work (compared), "
-        "+1.50 ms from more first uses of kernels (3 of 40 steps before, 9 of 41 now)."
+        "+1.50 ms from first uses of kernels."
     )
-
-
-def test_first_uses_that_are_as_frequent_are_not_called_more() -> None:
-    """Of 40 steps 8 had them, of 80 now 10: fewer, and yet they take more time."""
-    found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(8, 10))
-    assert noted(found, (40, 80)).endswith(", +1.50 ms from first uses of kernels in other kinds of steps.")
 
 
 def test_a_result_that_knows_no_shares_tells_the_steps() -> None:

@@ -15,7 +15,7 @@ from tests.report import sample
 from tests.report.golden import check
 from tests.report.test_markdown import MIXED, hostile
 from tracediff.errors import TracediffError
-from tracediff.model import Check, GateOutcome, Gates, GateWaiver, Result
+from tracediff.model import GateOutcome, Gates, GateWaiver, Result
 from tracediff.report.blocks import Table
 from tracediff.report.postmortem import file_names, render_postmortem, ruled_out
 
@@ -87,7 +87,7 @@ def test_small_causes_are_in_the_appendix() -> None:
 def test_the_first_page_advises_nothing_where_nothing_changed() -> None:
     result = msgspec.structs.replace(sample.full(), verdict="no_change")
     first = markdown(result).split("# Evidence")[0]
-    assert "py-spy" not in first and "Where this step bounds" not in first
+    assert "py-spy" not in first
     assert "py-spy" in markdown(sample.full()).split("# Evidence")[0]
 
 
@@ -127,11 +127,10 @@ def test_both_forms_say_the_same() -> None:
 
 def test_the_numbers_are_the_results() -> None:
     text = markdown(sample.full())
-    # 1,034.6 + 105.8 us; 1,034.6 / 1,140.4 is 0.907
+    # 1,034.6 + 105.8 us
     assert "| generation | Slower | 1,034.6 -> 1,140.4 | +10.2 % | +87.8 to +123.8 |" in text
-    assert "output per second at the same batch changes by -9.3 %." in text
     assert (
-        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in all 5 runs; 90 % of the change; "
+        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in 5 of 5 runs; 90 % of the change; "
         in text
     )
 
@@ -203,20 +202,6 @@ def test_only_a_narrow_interval_rules_a_cause_out() -> None:
     ]
 
 
-def test_kernels_that_may_have_changed_unseen_are_not_ruled_out() -> None:
-    """Of 8 rows 5 changed; of 318.9 us at most 1.4 us (0.4 %), of 96.9 us 1.0 us and of 28.0 us 1.3 us (4.6 %): each below 5 %."""
-    assert rows(sample.full())["kernel rows: 3 of 8"] == [
-        "largest +0.500 us", "ruled out", "each changed by less than 5.0 % of its time, 1.400 us at most",
-    ]  # fmt: skip
-    assert not any(name.startswith("other kernel") for name in rows(sample.full()))
-    wide = msgspec.structs.replace(sample.full().kernels[6], ci_high_ns=1_500.0)  # 5.4 % of 28.0 us
-    found = rows(msgspec.structs.replace(sample.full(), kernels=[sample.full().kernels[1], wide]))
-    assert found["kernel rows: 1 of 2"][2].startswith("each changed by less than 5.0 % of its time")
-    assert found["other kernel rows: 1 of 2"] == [
-        "largest +0.400 us", "not ruled out", "they scatter too much to say whether they changed, or were not tested",
-    ]  # fmt: skip
-
-
 def test_what_is_a_cause_in_rare_steps_is_not_ruled_out() -> None:
     """Its mean over all steps may be next to nothing."""
     calm = with_interval(-10, 10)
@@ -242,25 +227,17 @@ def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
     one_sided = rows(sample.one_sided())
     assert "GIL wait" not in one_sided or one_sided["GIL wait"][1] == "not ruled out"
     assert found["unattributed"][1:] == ["ruled out", "nothing is charged to it on either side"]
-    # 12.4 us of 1,420.3 us are under 1 %
-    assert found["different batch mix"][1] == "ruled out"
-    mix = msgspec.structs.replace(sample.full().mix, batch_mix_ns=20_000.0)
-    assert rows(msgspec.structs.replace(sample.full(), mix=mix))["different batch mix"][1] == "not ruled out"
 
 
-def test_what_differs_between_the_captures_is_apart() -> None:
-    whole = sample.full()
-    gc = Check("trace_gc", "ok", "none seen", "seen", "on one side only")
-    checks = [*whole.comparability.checks, gc]
-    comparability = msgspec.structs.replace(whole.comparability, checks=checks)
-    text = markdown(msgspec.structs.replace(whole, comparability=comparability))
-    same, differs = text.split("Circumstances that are the same on both sides:")[1].split(
-        "Circumstances that differ:"
-    )
-    assert "| gpu |" in same and "| driver |" not in same and "trace" in same and "trace_gc" not in same
-    differs = differs.split("##")[0]
-    assert "| driver | `570.86.10` | `570.124.06` | not ruled out: driver versions differ |" in differs
-    assert "| trace_gc | `none seen` | `seen` | no obstacle to comparing: on one side only |" in differs
+def test_kernels_that_may_have_changed_unseen_are_counted() -> None:
+    """Of 8 rows 5 changed; of 318.9 us at most 1.4 us (0.4 %), of 96.9 us 1.0 us and of 28.0 us 1.3 us (4.6 %): each below 5 %."""
+    assert "3 kernel rows changed by less than 5.0 % each." in markdown(sample.full())
+
+
+def test_circumstances_stand_beside_each_other() -> None:
+    text = markdown(sample.full())
+    assert "| driver | warn | 570.86.10 | 570.124.06 | driver versions differ |" in text
+    assert "| gpu | ok | 8 x NVIDIA H200 | 8 x NVIDIA H200 |" in text
 
 
 @pytest.mark.parametrize("names", MIXED)

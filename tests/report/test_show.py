@@ -1,4 +1,4 @@
-"""The report of one capture in every format: figures that add up, names that harm nothing, words that belong."""
+"""The report of one capture in every format: figures, names that harm nothing, words that belong."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import jsonschema
 import msgspec
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
@@ -24,7 +22,7 @@ from tests.report import hostile
 from tests.serving import US, runs_of
 from tracediff.cli.schema import build_schema
 from tracediff.model import Coverage, Gc, Gil, encode
-from tracediff.model.show import Show, ShowCategory, ShowStep
+from tracediff.model.show import Show
 from tracediff.report import show_words, tables, words
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.workloads import left_out
@@ -47,48 +45,6 @@ def harmful(tmp_path_factory) -> Show:
 
 
 # Figures
-
-
-@given(st.lists(st.floats(0, 1e7), min_size=1, max_size=14), st.sampled_from([1.0, 0.1, 1e3]))
-def test_rounded_parts_add_up_to_the_rounded_total(values: list[float], quantum: float) -> None:
-    parts = show_words.apportion(values, sum(values), quantum)
-    assert sum(parts) == pytest.approx(sum(values) / quantum, abs=0.5 + 1e-6)
-    for part, value in zip(parts, values, strict=True):
-        assert abs(part - value / quantum) <= 1 + 1e-6
-        assert part == 0 or value > 0
-
-
-def test_parts_by_hand() -> None:
-    # 1.4 + 1.4 + 1.2 = 4: rounded alone they would be 3; the largest remainder takes the one that is missing
-    assert show_words.apportion([1.4, 1.4, 1.2], 4.0, 1.0) == [2, 1, 1]
-    assert show_words.apportion([0.6, 0.6, 0.8], 2.0, 1.0) == [1, 0, 1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_printed_rows_add_up_to_the_printed_step(name: str) -> None:
-    books = show_words.books(shown(name))
-
-    def number(text: str) -> int:
-        return 0 if text.startswith("<") else round(1000 * float(text.replace(",", "")))
-
-    assert sum(number(line.time) for line in books.lines) == number(books.total)
-    shares = [line.share.removesuffix(" %") for line in books.lines]
-    assert sum(0 if one.startswith("<") else round(100 * float(one)) for one in shares) == 10_000
-    for line in books.lines:
-        assert abs(number(line.time) - line.row.ns) <= 1
-
-
-def test_steps_of_any_length_are_printed_in_one_unit() -> None:
-    report = shown("gc")
-    for ns, text in ((12.0, "0.012"), (2_500_000.0, "2,500.000"), (3e9, "3,000.000")):
-        step = ShowStep(ns, None, [ns], 0.0, 1, 1, 1.0)
-        row = ShowCategory("compute", ns, 1.0, None, [ns])
-        books = show_words.books(msgspec.structs.replace(report, step=step, accounting=[row]))
-        assert (books.total, books.lines[0].time, books.scale.unit) == (
-            text,
-            text,
-            "ms" if ns == 3e9 else "us",
-        )
 
 
 def test_spread_and_counts_in_words() -> None:
@@ -143,7 +99,7 @@ def test_the_terminal(width: int) -> None:
     assert f"The GPU is idle for {report.step.idle_ns / US:.0f} us of the mean" in report.sentence
     assert f"from host work in [Executor] _forward_step ({report.idle[0].ns / US:.0f} us)." in report.sentence
     step = next(line for line in lines if line.startswith("  step "))
-    assert step.split()[1:] == [f"{mean:,.3f}", "100.00", "%"]
+    assert step.split()[1:] == [f"{mean:,.1f}", "100", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",
                  "GIL by thread", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
         assert any(line.startswith(part) for line in lines), part
@@ -159,7 +115,7 @@ def test_markdown_is_whole_and_within_a_comments_limit() -> None:
     tokens = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
     assert tokens.count("table_open") >= 10
     assert text.count("<details>") == text.count("</details>") >= 6
-    assert f"| step | {report.step.mean_ns / US:,.3f} | 100.00 % |" in text
+    assert f"| step | {report.step.mean_ns / US:,.1f} | 100 % |" in text
 
 
 # Pages, names

@@ -75,12 +75,12 @@ def test_the_verdict_is_a_word_and_the_numbers_are_the_results() -> None:
         "1,034.6",
         "->",
         "1,140.4",
+        "+105.8",
         "+10.2",
         "%",
         "+87.8",
         "to",
         "+123.8",
-        "+105.8",
     ]
     assert "5 + 5 runs" in text and "1,038.6 us" in text and "1,167.9 us" in text
     for figure in ("+97.2 us", "+23.5 us", "-7.2 us"):
@@ -142,16 +142,14 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     )
 
 
-def test_kernels_within_noise_are_counted_and_those_not_tested_are_listed() -> None:
+def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None:
     whole = msgspec.structs.replace(sample.full(), kpi=None)  # a figure of it is within noise too
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
     assert "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to say" in " ".join(
         text.split()
     )
-    assert (
-        "Kernels that differ most, in the mean step; none beyond noise" in text
-    )  # and those three are listed
+    assert "Kernels that differ most" not in text
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
     text = render(msgspec.structs.replace(whole, kernels=untested, phases=unjudged))
@@ -223,12 +221,12 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     raw = io.StringIO()
     render_terminal(sample.full(), Console(file=raw, width=200), top=10)
     text = raw.getvalue()
-    assert "+95.1 ± 7.6 us per generation step; confirmed; in all 5 runs; 90 % of the change" in text
+    assert "+95.1 ± 7.6 us per generation step; confirmed; in 5 of 5 runs; 90 % of the change" in text
     assert "elsewhere: +88.0 us per context step (likely)" in text
     assert (
         "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; with it launch latency -0.3 us" in text
     )
-    assert "2 smaller ones, which may be noise, are in the HTML report and the JSON" in text
+    assert "2 smaller causes, which may be noise: in the HTML report and the JSON" in text
 
 
 @pytest.mark.parametrize("half", [3_000.0, 30_000.0])
@@ -255,7 +253,7 @@ def test_a_phase_that_is_not_judged_says_why_and_all_steps_have_a_row() -> None:
     assert rows == [
         "generation Slower 1,034.6 -> 1,140.4 +10.2 % +87.8 to +123.8",
         "its mean 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
-        "mixed too few steps 1,034.6 -> 1,140.4 +10.2 % +87.8 to +123.8",
+        "mixed too few steps 1,034.6 -> 1,140.4 ~ +87.8 to +123.8",
         "its mean 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
         "all steps 1,038.6 -> 1,167.9 +12.4 % +110.9 to +150.4",
     ]

@@ -95,7 +95,8 @@ PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Del
 class Head:
     """The head of a column; `{}` in its texts is the unit. group: what both sides of are; part: which of them it is.
 
-    look: spare of a column that falls away first where there is little room, said of a sentence, which a terminal has below its row.
+    look: spare of a column that falls away first where there is little room, page of one that text formats do not have, said of a sentence,
+    which a terminal has below its row.
     """
 
     text: str

@@ -12,6 +12,7 @@ from tracediff.model import CATEGORIES, GateOutcome, Gates, Phase, PhaseSide, Re
 from tracediff.report import units, words
 from tracediff.report.amounts import TEXT
 from tracediff.report.escape import neutral, shorten, visible
+from tracediff.report.grammar import say
 
 
 class _Case(NamedTuple):
@@ -62,7 +63,7 @@ def _cases(result: Result) -> list[_Case]:
 def _of_gate(gate: GateOutcome, result: Result) -> _Case:
     kind = _GATE_KINDS[gate.outcome]
     if kind == "failure" and gate.severity == "warning":
-        return _Case(gate.text, "system-out", f"warning: {gate.message}")
+        return _Case(gate.text, "system-out", say("gate_warning", message=gate.message))
     if undecided(gate):
         kind = "skipped"
     return _Case(gate.text, kind, gate.message, result.headline.text if kind == "failure" else "")
@@ -72,14 +73,14 @@ def _of_phase(phase: Phase, result: Result) -> _Case:
     """The verdict of a phase; of the one that the headline is of, in its words."""
     name = f"{units.step(phase.phase)} time"
     if not phase.judged or phase.verdict is None:
-        return _Case(name, "skipped", f"{words.TOO_FEW}: {_size(phase)}")
+        return _Case(name, "skipped", say("too_few_of", size=_size(phase)))
     kind = _PHASE_KINDS.get(phase.verdict, "system-out")
     if phase.phase == result.headline.phase and (
         phase.verdict == result.verdict or result.verdict in words.MOVED
     ):
         kind = _PHASE_KINDS.get(result.verdict, "system-out")  # also where rare steps alone have moved
         return _Case(name, kind, result.headline.text, result.verdict_reason)
-    return _Case(name, kind, f"{words.VERDICTS[phase.verdict].word}: {_size(phase)}.")
+    return _Case(name, kind, say("verdict_of", verdict=words.VERDICTS[phase.verdict].word, size=_size(phase)))
 
 
 def _size(phase: Phase) -> str:
@@ -89,7 +90,7 @@ def _size(phase: Phase) -> str:
     prose = units.prose([typical.delta_ns])
     size = prose.interval(typical.delta_ns, typical.ci_low_ns, typical.ci_high_ns)
     percent = units.percent(typical.delta_ns, typical.baseline_ns)
-    return f"{size} ({percent}) {words.per_step(phase.phase)}"
+    return say("change_of", size=size, percent=percent, per=words.per_step(phase.phase))
 
 
 def _add_case(parent: ElementTree.Element, case: _Case, suite: str) -> None:
@@ -154,11 +155,10 @@ def render_benchmark(result: Result) -> bytes:
     """Return a JSON list of {name, unit, value, range, extra}; times in us per step, all smaller is better."""
     result = neutral(result)
     step, launch = result.step, result.launch.candidate
-    extra = (
-        f"{result.headline.text or words.VERDICTS[result.verdict].word} "
-        f"Delta to its baseline {step.delta_ns / 1e3:+.1f} us, 95 % CI {step.ci_low_ns / 1e3:+.1f} to "
-        f"{step.ci_high_ns / 1e3:+.1f}."
-    )
+    ends = (step.delta_ns, step.ci_low_ns, step.ci_high_ns)
+    delta, low, high = (units.prose(ends).signed(ns) for ns in ends)
+    said = result.headline.text or words.VERDICTS[result.verdict].word
+    extra = say("benchmark_extra", said=said, delta=delta, low=low, high=high)
     entries: list[dict[str, object]] = [_entry("step time", "us", step.candidate_ns / 1e3, extra=extra)]
     books = result.accounting.candidate
     entries += [_entry(f"step/{key}", "us", books[key] / 1e3) for key in CATEGORIES if key in books]

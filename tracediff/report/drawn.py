@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tracediff.model import Result
 from tracediff.model.pictures import Timeline, TimelineStep
 from tracediff.model.show import Show
 from tracediff.report import lanes, palette, pictures, units, words, workloads
+from tracediff.report import sections as sections_of
 from tracediff.report.blocks import (
     Block,
     Cell,
     Code,
     Figure,
-    Head,
     Lanes,
     Line,
-    Row,
     Section,
     Span,
     Strong,
-    Table,
 )
 from tracediff.report.escape import shorten
+from tracediff.report.fields import Category
 from tracediff.report.grammar import say
 from tracediff.report.pictures import divergence
 from tracediff.report.rows import kernels_by_phase
@@ -141,7 +141,7 @@ def _timeline(report: Report, number: int, one: Timeline) -> Section:
         heads.append([say("not_in_mean", reason=stratum.reason.replace("_", " "))])
     label = say("lanes_of_two" if two else "lanes", what=what)
     title = what if number == 0 else f"{what}: {units.arrow(map(scale.time, times))}"
-    found: list[Block] = [Lanes("lanes", f"{number}", label, heads), _numbers(report, there, scale)]
+    found: list[Block] = [Lanes("lanes", f"{number}", label, heads), _numbers(report, there)]
     return Section("", title, found, folded=number > 0)
 
 
@@ -153,29 +153,21 @@ def _head(side: str, step: TimelineStep | None, scale: units.Scale, *, two: bool
     return [*name, Cell(scale.time(step.period_ns), small=", ".join(which))]
 
 
-def _numbers(report: Report, steps: list[tuple[str, TimelineStep]], scale: units.Scale) -> Section:
+def _numbers(report: Report, steps: list[tuple[str, TimelineStep]]) -> Section:
     """The categories of these very steps, and where they are in the traces."""
-    keys = [key for key in palette.BY_KEY if any(key in step.accounting for _, step in steps)]
-    rows = [
-        Row(
-            [
-                Cell(palette.category(key).label, swatch=key),
-                *_cells([step.accounting.get(key, 0) for _, step in steps], steps, scale),
-            ]
-        )
-        for key in keys
-    ]
-    foot = Row([Cell("step"), *_cells([step.period_ns for _, step in steps], steps, scale)])
-    heads = [
-        Head("Category"),
-        *(Head(f"{side.capitalize()}, {{}}", scale.unit, right=True) for side, _ in steps),
-    ]
-    if len(steps) == 2 or isinstance(report, Show):
-        heads.append(Head("Delta" if len(steps) == 2 else "% of the step", right=True))
-    rows = [Row(row.cells[: len(heads)]) for row in rows]
-    made = Table(
-        "timeline", "", heads, rows, scale.unit, foot=Row(foot.cells[: len(heads)]), look="plain", depth=3
-    )
+    names = ("baseline_ns", "candidate_ns")
+
+    def row(category: str | Cell, times: Sequence[int]) -> Category:
+        return Category(category, **dict(zip(names, times, strict=False)))  # type: ignore[arg-type]
+
+    found = [(key, [step.accounting.get(key, 0) for _, step in steps]) for key in palette.BY_KEY]
+    listed = [row(key, times) for key, times in found if any(times)]
+    listed.append(row(Cell("step"), [step.period_ns for _, step in steps]))
+    if len(steps) == 1:
+        whole = steps[0][1].period_ns
+        listed = [replace(one, share=one.baseline_ns / whole) for one in listed]  # type: ignore[operator]
+    made = sections_of.table(report, "timeline", listed, look="plain", depth=3)
+    made = replace(made, caption="", rows=made.rows[:-1], foot=made.rows[-1])
     places: list[Span] = [f"In {words.viewer(report)}: "]
     for at, (_, step) in enumerate(steps):
         places += ["; "] * bool(at) + [
@@ -186,11 +178,3 @@ def _numbers(report: Report, steps: list[tuple[str, TimelineStep]], scale: units
     thread = say("lanes_thread", events=events, thread=steps[-1][1].thread or "unknown")
     title = say("steps_in_numbers" if len(steps) == 2 else "step_in_numbers")
     return Section("", title, [made, Line([*places, f". {thread}"], "note")], folded=True)
-
-
-def _cells(values: list[Any], steps: list[tuple[str, TimelineStep]], scale: units.Scale) -> list[Cell]:
-    """A time of each step, then their difference, or of one step its part of it."""
-    cells = [Cell(scale.number(ns)) for ns in values]
-    if len(values) == 2:
-        return [*cells, Cell(scale.signed(values[1] - values[0]))]
-    return [*cells, Cell(units.share(values[0], steps[0][1].period_ns))]

@@ -11,8 +11,6 @@ from tracediff.model import (
     GateOutcome,
     KernelRow,
     KernelSide,
-    OddRun,
-    PhaseDelta,
     Result,
     causes,
 )
@@ -21,10 +19,11 @@ from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkR
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
 from tracediff.model.show import Show
-from tracediff.report import launch_words, names, palette, phase_table, show_words, units, words, workloads
+from tracediff.report import launch_words, names, palette, show_words, units, words
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
+from tracediff.report.phase_table import PhaseLine
 from tracediff.report.values import Context, Value, number
 
 _SIDES = ("baseline", "candidate")
@@ -45,8 +44,7 @@ class Category:
     level: Evidence | None = None
     hidden_baseline_ns: float | None = None
     hidden_candidate_ns: float | None = ABSENT
-    printed: Cell | None = None
-    printed_share: Cell | None = None
+    share: float | None = None  # of the step
     sd_ns: float | None = None
     least_ns: float | None = None
     most_ns: float | None = None
@@ -90,41 +88,26 @@ def _of_two(report: Result) -> tuple[list[Category], Category]:
 
 
 def _of_one(report: Show) -> tuple[list[Category], Category]:
-    books, step = show_words.books(report), report.step
+    books, step = {row.category: row for row in report.accounting}, report.step
     rows = []
     for key in palette.BY_KEY:
-        line = books.by_category.get(key)
-        if line is None:
-            flag = words.category_missing(report, key)
-            missing = words.unseen(causes.CAUSES[key].needs)
-            if flag:
-                missing = say("unseen_flag", unseen=missing, flag=flag)
-            rows.append(Category(key, palette.category(key).meaning, printed=Cell(missing, tone="nil")))
-            continue
-        row = line.row
-        rows.append(
-            Category(
-                key, palette.category(key).meaning, hidden_baseline_ns=row.hidden_ns, sd_ns=row.sd_ns,
-                printed=Cell(line.time, row.ns), printed_share=Cell(line.share, row.share), **_range(row.runs_ns),
+        row, meaning = books.get(key), palette.category(key).meaning
+        if row is None:
+            flag, missing = words.category_missing(report, key), words.unseen(causes.CAUSES[key].needs)
+            rows.append(
+                Category(key, meaning, say("unseen_flag", unseen=missing, flag=flag) if flag else missing)
             )
-        )  # fmt: skip
-    whole = Category(
-        Cell("step"), sd_ns=step.sd_ns, printed=Cell(books.total, step.mean_ns), printed_share=Cell("100.00 %", 1.0),
-        **_range(step.runs_ns),
-    )  # fmt: skip
-    return rows, whole
+        else:
+            rows.append(
+                Category(
+                    key, meaning, row.ns, share=row.share, sd_ns=row.sd_ns, hidden_baseline_ns=row.hidden_ns, **_range(row.runs_ns)
+                )
+            )  # fmt: skip
+    return rows, Category(Cell("step"), "", step.mean_ns, share=1.0, sd_ns=step.sd_ns, **_range(step.runs_ns))
 
 
 def _range(runs: Sequence[float]) -> dict[str, Any]:
     return {"least_ns": min(runs), "most_ns": max(runs)} if len(runs) > 1 else {}
-
-
-@dataclass(frozen=True)
-class Odd:
-    """A run apart from the others of its side, in a phase."""
-
-    phase: str
-    run: OddRun
 
 
 @dataclass(frozen=True)
@@ -134,15 +117,6 @@ class Both:
     label: str
     baseline: str
     candidate: str = ABSENT
-
-
-@dataclass(frozen=True)
-class BothTimes:
-    """A time on both sides, ns."""
-
-    label: str
-    baseline_ns: float
-    candidate_ns: float = ABSENT
 
 
 @dataclass(frozen=True)
@@ -164,6 +138,12 @@ class Run:
     step_ns: float | None = None
 
 
+def captures(result: Result) -> list[Run]:
+    """The captures of both sides."""
+    sides = (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
+    return [Run(f"{name}: {side.label}", run) for name, side in sides for run in side.runs]
+
+
 @dataclass(frozen=True)
 class ChosenCategory:
     """A category of a single step beside the typical one; the last rows are what is left, and the step."""
@@ -177,13 +157,29 @@ class ChosenCategory:
 # Row classes of tables whose rows are not those of their field: their paths are checked against these.
 ROWS: dict[str, type] = {
     "accounting": Category,
-    "odd-runs": Odd,
+    "step": Category,
+    "timeline": Category,
+    "phases": PhaseLine,
     "launch": Both,
-    "launch times": BothTimes,
     "coverage": Trace,
     "inputs": Run,
+    "captures": Run,
     "chosen categories": ChosenCategory,
 }
+
+
+_BAR = 20  # letters of the longest bar
+
+
+def _step_bar(row: Category, context: Context) -> Cell | None:
+    """A bar of the colour that timelines have; as text where nothing is drawn."""
+    part = row.baseline_ns / context.known["longest"] if isinstance(row.baseline_ns, float) else 0.0
+    known = isinstance(row.category, str) and part
+    return Cell("\u2588" * round(_BAR * part), bars=(part,), swatch=str(row.category)) if known else None
+
+
+def _category_label(row: Category, context: Context) -> str | Cell:
+    return palette.category(row.category).label if isinstance(row.category, str) else row.category
 
 
 # Gates
@@ -245,10 +241,6 @@ def _of_kernel_time(row: KernelRow, context: Context) -> str:
 
 def _layers(row: KernelRow, context: Context) -> str:
     return ", ".join(row.layers)
-
-
-def _stratum(row: Any, context: Context) -> str:
-    return workloads.workload_name(context.report.strata[row.stratum])
 
 
 # Layers and limits
@@ -345,6 +337,19 @@ def _tenths(value: float) -> str:
     return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
 
 
+# Phases
+
+
+_MOVED = {"bad": "slower", "good": "faster"}  # tone of a verdict -> of its cell
+
+
+def _phase_verdict(row: PhaseLine, context: Context) -> Cell:
+    if not row.verdict or context.report.verdict == "not_comparable":
+        return Cell(row.unjudged)
+    said = words.VERDICTS[row.verdict]
+    return Cell(said.word, tone=_MOVED.get(said.tone, "noise"), mark=f"chip tone-{said.tone}")  # type: ignore[arg-type]
+
+
 # Causes
 
 
@@ -356,10 +361,6 @@ def cause(key: str, small: str = "") -> Cell:
 def _part(row: FindingPart, context: Context) -> Cell:
     named = [shorten(value, 70) for name, value in words.place(row.where) if name != "phase"]
     return cause(row.cause, ", ".join(named + ["follows from the others"] * row.follows))
-
-
-def _elsewhere(row: PhaseDelta, context: Context) -> str:
-    return f"{row.phase}, {phase_table.NAMES[row.part]}"
 
 
 # What was read
@@ -375,7 +376,11 @@ def _fingerprint(row: Run, context: Context) -> Cell:
 
 VALUES: dict[str, Value] = {
     "part": _part,
-    "elsewhere": _elsewhere,
+    "category_label": _category_label,
+    "step_bar": _step_bar,
+    "phase_name": lambda row, context: row.name,
+    "phase_verdict": _phase_verdict,
+    "phase_repeat": lambda row, context: (one.ci_low_ns, one.ci_high_ns) if (one := row.measured) else None,
     "cause_size": lambda row, context: Cell(words.brief_size(row, context.step), row.delta_ns),
     "cause_evidence": lambda row, context: words.evidence(row, context.report),
     "outcome": _outcome,
@@ -386,7 +391,6 @@ VALUES: dict[str, Value] = {
     "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
     "of_kernel_time": _of_kernel_time,
     "layers": _layers,
-    "stratum": _stratum,
     "launched": lambda row, context: launch_words.name(row, 112),
     "launch_change": _launch_change,
     "launch_evidence": lambda row, context: launch_words.evidence(row),
@@ -397,7 +401,6 @@ VALUES: dict[str, Value] = {
     "origin_call": lambda row, context: row.api or Cell("not recorded"),
     "compared": _compared,
     "matched_by": lambda row, context: words.WORKLOADS.get(row.workload, row.workload),
-    "run_counts": lambda row, context: not row.run.left_out,
     "layer": _layer,
     "layers_of_kind": _layers_of_kind,
     "of_gpu_time": _of_gpu_time,

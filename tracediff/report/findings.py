@@ -136,10 +136,11 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
     for what, text in (
         ("of it", shorten(words.parts_line(one, scale), 300)),
         ("at", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(one))),
-        ("elsewhere", words.elsewhere(one, scale)),
     ):
         if text:
             said.append(Line([f"{what}: {text}"], "brief"))
+    if elsewhere := words.elsewhere(one, scale):
+        said.append(Line([say("elsewhere", sizes=elsewhere)], "note"))
     said.append(_where(one, result))
     strip = runs.run_strip(one)
     figure = [Figure(strip.svg, say("run_dots", step=words.unit(result)))] if strip else []
@@ -151,23 +152,12 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
         found.append(
             table(result, "parts", own, title=say("parts_of", rank=f"{one.rank}"), look="plain", depth=2)
         )
-    if one.phases:
-        found.append(
-            table(
-                result,
-                "elsewhere",
-                one.phases,
-                title=say("elsewhere_of", rank=f"{one.rank}"),
-                look="plain",
-                depth=2,
-            )
-        )
     if one.evidence.moments:
         sides = ", ".join(moment.side for moment in one.evidence.moments)
         title = say("open_in", viewer=words.viewer(result), sides=sides)
         found.append(Section("", title, [replace(_moments(one), caption=title)], folded=True))
     if one.evidence.query:
-        found.append(Section("", say("sql"), _queries(one, words.unit(result)), folded=True, depth=3))
+        found.append(Section("", say("sql"), queries(one, words.unit(result)), folded=True, depth=3))
     return Section(
         f"finding-{one.rank}", words.sentence(one.title), found, depth=1, look="cause", number=f"{one.rank}", folded=folded,
         gist=scale.delta(one.delta_ns),
@@ -253,7 +243,8 @@ def _moments(one: Finding) -> Table:
     return grid("moments", ["Side", "Capture", "From, ns", "To, ns", "What"], listed, right=(2, 3), depth=2)
 
 
-def _queries(one: Finding, step: str) -> list[Block]:
+def queries(one: Finding, step: str) -> list[Block]:
+    """SQL that shows a cause on both sides, and in each moment of it."""
     found: list[Block] = [
         Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both", step=step)]),
         Listing(one.evidence.query, "sql"),

@@ -47,16 +47,9 @@ def _odd_runs(result: Result) -> list[str]:
     said = []
     for phase in result.phases:
         for one in phase.odd_runs:
-            calls = 100 * ((one.host_speed or 1.0) - 1)
-            pattern = "odd_more" if one.delta_ns > 0 else "odd_less"
-            if abs(calls) > 100 * OWN:
-                pattern = f"{pattern}_slow" if calls > 0 else f"{pattern}_fast"
-            said.append(
-                say(
-                    pattern, run=run_name(one.run), side=one.side, step=step_of(result, phase.phase),
-                    size=units.prose([one.delta_ns]).size(one.delta_ns), calls=f"{abs(calls):.0f} %",
-                )
-            )  # fmt: skip
+            slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
+            size = units.prose([one.delta_ns]).size(one.delta_ns)
+            said.append(say("odd_more" if one.delta_ns > 0 else "odd_less", size=size, **slots))
     return said
 
 

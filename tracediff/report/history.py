@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-from markupsafe import Markup
 from rich.console import Console
 
 from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged, exit_code
-from tracediff.report import document, names, templates, units
-from tracediff.report.amounts import COMMIT, LISTED, NAME, NAMED
+from tracediff.report import document, names, units
+from tracediff.report.amounts import COMMIT, LIMIT, LISTED, NAME, NAMED
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -26,6 +24,7 @@ from tracediff.report.blocks import (
     Link,
     Section,
     Span,
+    Table,
     facts,
     grid,
 )
@@ -33,7 +32,7 @@ from tracediff.report.console import print_document, print_heading, print_line
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
 from tracediff.report.markdown import report_link
-from tracediff.report.page import Page, helpers, render
+from tracediff.report.page import Page, render
 
 _PHASE = re.compile(rf"({PHASE})(?:\.|\Z)")
 _ONLY = Measure(STEP, STEP).text
@@ -434,7 +433,7 @@ def _newest(segment: Segment) -> ChangeFound | None:
 
 
 def _pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
-    """The two points that the page begins with: around the newest change, else the last two."""
+    """The two points that a page shows beside each other: around the newest change, else the last two."""
     change = max(
         (one for segment in segments for one in segment.changes), key=lambda one: one.bad, default=None
     )
@@ -444,19 +443,22 @@ def _pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
     return points[-2] if len(points) > 1 else points[-1], points[-1]
 
 
-def accounting(segments: Sequence[Segment], first: int, second: int) -> list[tuple[str, ...]]:
-    """Measures of two points beside each other: name, both values and the difference as text; '' where a point has none."""
-    rows = []
-    for name, (unit, points) in table(segments).items():
-        one, other = points.get(first), points.get(second)
+def beside(history: History, segments: Sequence[Segment]) -> Table:
+    """The measures of two points beside each other, those that either of them has."""
+    pair, rows = _pair(history, segments), []
+    for name, (unit, points) in _measures(segments).items():
+        both = [points.get(at) for at in pair]
+        one, other = both
         if one is not None or other is not None:
             delta = "" if one is None or other is None else size(other - one, one, unit)
-            texts = ("" if value is None else amount(value, unit) for value in (one, other))
-            rows.append((name, *texts, delta))
-    return rows
+            texts = ("" if value is None else amount(value, unit) for value in both)
+            rows.append([shorten(name, 120), *texts, delta])
+    heads = [say("per_step"), *(commit(history.points[at]) for at in pair), "Delta"]
+    made = grid("points", heads, rows[:LIMIT], right=(1, 2, 3), look="data sortable")
+    return replace(made, caption=say("two_points"), left=len(rows[LIMIT:]), field="segments.series")
 
 
-def table(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, float]]]:
+def _measures(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, float]]]:
     """Measure -> its unit and its value at each point, over all segments of a program."""
     found: dict[str, tuple[str, dict[int, float]]] = {}
     for segment in segments:
@@ -467,20 +469,6 @@ def table(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, float]]
 
 def _points(segments: Sequence[Segment]) -> list[int]:
     return sorted(at for segment in segments for at in segment.points)
-
-
-def data(history: History, segments: Sequence[Segment]) -> str:
-    """The same for the page's script, as JSON: points, and for each measure its unit and a value for every point."""
-    points = _points(segments)
-    columns = [
-        [name, unit, [None if at not in known else round(known[at], 1) for at in points]]
-        for name, (unit, known) in table(segments).items()
-    ]
-    said = [
-        [at, f"{commit(history.points[at])}, {history.points[at].time[:16].replace('T', ' ')}"]
-        for at in points
-    ]
-    return msgspec.json.encode({"points": said, "measures": columns}).decode()
 
 
 def render_html(history: History) -> str:
@@ -498,7 +486,7 @@ def render_html(history: History) -> str:
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
         sections=[levels, *programs, reading], tool=history.tool, comment=markdown(history), skip="history",
     )  # fmt: skip
-    return render(page, ["history.js"], ["history.css"])
+    return render(page, [], ["history.css"])
 
 
 def _program(history: History, number: int, group: Any) -> Section:
@@ -512,13 +500,17 @@ def _program(history: History, number: int, group: Any) -> Section:
         )
         for one in others
     ]
-    pair = _pair(history, group.segments)
-    known = helpers() | {
-        "group": group, "pair": pair, "commits": [commit(history.points[at]) for at in pair], "rows": accounting(group.segments, *pair),
-        "data": data(history, group.segments), "number": number,
-    }  # fmt: skip
-    charts = Markup(templates.html_environment().get_template("history.html.j2").render(known))
-    return Section(f"program-{number}", name(own), [*said, *_standing(own), Figure(charts, "", look="program")], menu=own.program.name or say("program", number=f"{number}"))  # fmt: skip
+    charts: list[Block] = [Figure(chart, "", look="chart") for chart in group.charts]
+    left = [Line([say("rows_left_short", left=f"{group.charts_left_out}", field="series")], "note")]
+    found = [
+        *said,
+        *_standing(own),
+        Section("", "", charts, columns=True),
+        *(left if group.charts_left_out else []),
+        beside(history, group.segments),
+    ]
+    menu = own.program.name or say("program", number=f"{number}")
+    return Section(f"program-{number}", name(own), found, menu=menu)
 
 
 _TERMS = (

@@ -17,7 +17,7 @@ from tracediff.report import (
     workloads,
 )
 from tracediff.report.amounts import NAMED
-from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, facts
+from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
 from tracediff.report.markdown import render_markdown
@@ -37,8 +37,8 @@ def render_html(result: Result) -> str:
         sides=[("baseline", inputs.baseline.label), ("candidate", inputs.candidate.label)],
         said=[Line([text]) for text in others],
         measured=[
-            sections.phases(result, phase_table.short(phase_table.lines(result))),
-            *_covered(result),
+            sections.phases(result, phase_table.lines(result)),
+            *(Line([text], "note") for text in workloads.compared(result)),
             *_problems(result),
         ],
         columns=[_fall(result), findings.first(result)],
@@ -65,20 +65,6 @@ def _fall(result: Result) -> Section:
     return Section(
         "", say("fall_title", step=figure.of_what), [Figure(pictures.of_fall(figure), "", look="half"), notes]
     )
-
-
-def _covered(result: Result) -> list[Block]:
-    """How much of each side's step time the numbers speak of: a thin bar a side, and beside it what is not compared."""
-    sides = workloads.sides(result)
-    if not any(side.left for side in sides):
-        return [Line([say("all_compared")], "note")] if sides else []
-    return [facts("cover", [(side.name, _cover(side)) for side in sides], look="cover")]
-
-
-def _cover(side: workloads.Side) -> list[Cell]:
-    left = "; ".join(f"{units.share(one.share)} {shorten(one.text, 110)}" for one in side.left)
-    said = say("not_all_compared", left=left) if left else say("of_time_compared")
-    return [Cell(side.percent, bars=(side.share,)), Cell(said)]
 
 
 def _problems(result: Result) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The table of phases as data: the typical step of each phase, its mean where that differs, its start, then the mean of all steps.
+"""The table of phases as data: the typical step of each phase, its mean where that differs, then the mean of all steps.
 
 `lines` has a row for each of these, for pages; `main` those of the terminal, Markdown and notebooks.
 """
@@ -8,18 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tracediff.model import Change, Delta, Evidence, OddRun, Pair, Phase, Result, Shares, Verdict
+from tracediff.model import Change, Delta, Evidence, Pair, Phase, Result, Shares, Verdict
 from tracediff.model.causes import SURELY
 from tracediff.model.common import Interval
 from tracediff.report import units, words
-from tracediff.report.grammar import say
 
-Kind = Literal["typical", "mean", "start", "all"]
+Kind = Literal["typical", "mean", "all"]
 NAMES: dict[str, str] = {
     "typical": "typical step",
     "tail": "rare steps add",
     "mean": "its mean",
-    "start": "first steps",
     "all": words.WHOLE,
 }
 
@@ -31,7 +29,6 @@ class PhaseLine:
     phase: str
     kind: Kind
     change: Change
-    scale: units.Scale  # of all rows of the phase
     verdict: Verdict | None = None
     level: Evidence | None = None  # None: not tested
     time_share: str = ""
@@ -43,6 +40,11 @@ class PhaseLine:
     def name(self) -> str:
         """What the row is of."""
         return self.phase if self.kind == "typical" else NAMES[self.kind]
+
+    @property
+    def delta_ns(self) -> float:
+        """What the row changed by."""
+        return self.change.delta_ns
 
     @property
     def measured(self) -> Interval | None:
@@ -59,36 +61,33 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    step, begins, begin = result.step, result.mix.begins, result.mix.begin
-    if begin is not None and begins is not None and begins.baseline and begins.candidate:
-        scale = units.scale_for([begin.baseline_ns, begin.candidate_ns])
-        out.append(PhaseLine("", "start", begin, scale, steps=say("begun_row", steps=_pair(begins))))
+    step = result.step
     return [
         *out,
         PhaseLine(
-            "", "all", step, units.scale_for([step.baseline_ns, step.candidate_ns]), None, _beyond(step), _shares(step.time_share),
-            _pair(step.steps), _pair(step.runs),
+            "",
+            "all",
+            step,
+            None,
+            _beyond(step),
+            _shares(step.time_share),
+            _pair(step.steps),
+            _pair(step.runs),
         ),
-    ]  # fmt: skip
+    ]
 
 
-def short(rows: list[PhaseLine]) -> list[PhaseLine]:
-    """Return the rows of the first screen: all but first steps."""
-    return [row for row in rows if row.kind != "start"]
-
-
-def main(result: Result) -> tuple[list[PhaseLine], units.Scale]:
-    """Return the rows that text formats have, and the one scale of all: each phase, its mean where that differs, all steps where there are several."""
+def main(result: Result) -> list[PhaseLine]:
+    """Return the rows that text formats have: each phase, its mean where that differs, all steps where there are several."""
     every = lines(result)
     found = [line for line in every if line.kind in ("typical", "mean")]
-    sizes = [max(line.change.baseline_ns, line.change.candidate_ns) for line in found]
-    scale = units.scale_for([min(sizes, default=result.step.baseline_ns)])
-    return found if len({line.phase for line in found}) == 1 else [*found, every[-1]], scale
+    return found if len({line.phase for line in found}) == 1 else [*found, every[-1]]
 
 
-def odd_runs(result: Result) -> list[tuple[str, OddRun]]:
-    """Runs apart from the others of their side, each with its phase."""
-    return [(phase.phase, run) for phase in _ordered(result) for run in phase.odd_runs]
+def scale(result: Result) -> units.Scale:
+    """Choose the unit of all rows: that in which the shortest step still has its digits."""
+    sizes = [max(one.typical.baseline_ns, one.typical.candidate_ns) for one in result.phases if one.typical]
+    return units.scale_for([min(sizes, default=result.step.baseline_ns)])
 
 
 def _ordered(result: Result) -> list[Phase]:
@@ -97,24 +96,20 @@ def _ordered(result: Result) -> list[Phase]:
 
 
 def _of_phase(phase: Phase) -> list[PhaseLine]:
-    typical, mean, start = phase.typical, phase.mean, phase.start
+    typical, mean = phase.typical, phase.mean
     if typical is None:
         return []
-    scale = units.scale_for([typical.baseline_ns, typical.candidate_ns])
     verdict = phase.verdict if phase.judged or phase.verdict in words.MOVED else None
     moved: Evidence = "likely" if verdict in words.MOVED else "within_noise"
     of_mean = phase.verdict_of == "mean" and mean is not None
     out = [
         PhaseLine(
-            phase.phase, "typical", typical, scale, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
+            phase.phase, "typical", typical, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
             _pair(phase.runs), "" if verdict else words.TOO_FEW,
         )
     ]  # fmt: skip
     if mean is not None and (of_mean or _differs(mean, typical)):
-        out.append(PhaseLine(phase.phase, "mean", mean, scale, verdict if of_mean else None, _beyond(mean)))
-    if start is not None:
-        part = f"{units.share(phase.start_share)} of steps"
-        out.append(PhaseLine(phase.phase, "start", start, scale, steps=part))
+        out.append(PhaseLine(phase.phase, "mean", mean, verdict if of_mean else None, _beyond(mean)))
     return out
 
 

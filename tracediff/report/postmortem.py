@@ -1,7 +1,7 @@
 """The post-mortem as a document to hand on: what the evidence says is written, what only its author knows is left to fill.
 
-Its first page is for those who decide: summary, impact, causes, certainty, actions. Then the evidence, what was ruled out, the timeline; queries, small
-causes and how it was measured are an appendix.
+Its first page is for those who decide: summary, impact, causes, certainty, actions. Then the sections of a report that are evidence, what
+was ruled out, and as an appendix small causes, queries and how it was measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tracediff.errors import TracediffError
-from tracediff.model import Finding, KernelRow, Result, RunInput
+from tracediff.model import Finding, Result
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.causes import OWN, SURELY
 from tracediff.report import (
@@ -21,6 +21,7 @@ from tracediff.report import (
     document,
     findings,
     first,
+    kernel_words,
     launch_words,
     page,
     palette,
@@ -40,7 +41,6 @@ from tracediff.report.blocks import (
     Fill,
     Items,
     Line,
-    Listing,
     Section,
     Span,
     Strong,
@@ -52,10 +52,9 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
-from tracediff.report.rows import kernels_by_phase
 
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
-_DRAWN = ("waterfall", "step-strip")
+_FALL, _STRIP = _DRAWN = ("waterfall", "step-strip")
 
 
 def file_names(path: Path) -> list[Path]:
@@ -93,27 +92,34 @@ def render_postmortem(result: Result, path: Path) -> dict[Path, bytes]:
     return {path: text.encode(), **files}
 
 
-# The sections, in their order.
-
-
 def build(result: Result, stem: str = "") -> list[Section]:
     """The document of a result without control characters; stem: the name that its pictures begin with, where they lie beside it."""
-    head, *opening = _opening(result)
     first_page: list[Block] = [
-        *opening, _summary(result), _impact(result), _timeline(result), _cause(result), _certainty(result), _actions(result),
+        _opening(result), _summary(result), _impact(result), _timeline(result), _cause(result), _certainty(result), _actions(result),
     ]  # fmt: skip
+    gates = [one for one in sections.asked(result) if one.id == "gates"]
     evidence: list[Block] = [
         _where(result, stem),
         *_every_step(result, stem),
         *_evidence(result),
-        *_measurements(result),
+        *(_as_told(one, 1) for one in (*beside.sections(result), *gates)),
+        ruled_out(result),
+        _blanks("Root cause and lessons", _LESSONS),
     ]
-    appendix: list[Block] = [*_small_causes(result), *_queries(result), _measured(result)]
+    title = say(_TITLES.get(result.verdict, "post_mortem"), change=first.change(result))
     return [
-        _part(head, first_page),
-        _part("Evidence", [*evidence, *_gates(result), ruled_out(result), _conclusion()]),
-        _part("Appendix", appendix),
+        _part(title, first_page),
+        _part("Evidence", evidence),
+        _part("Appendix", [*_small_causes(result), *_queries(result), _measured(result)]),
     ]
+
+
+_TITLES = {
+    "no_change": "post_mortem_same",
+    "inconclusive": "post_mortem_unclear",
+    "not_comparable": "post_mortem_not_comparable",
+}
+_LESSONS = ("Root cause", "Trigger", "Why it was not caught before release", "What limited the damage")
 
 
 def _part(title: str, blocks: Sequence[Block]) -> Section:
@@ -124,17 +130,38 @@ def _line(*spans: Span) -> Line:
     return Line(spans)
 
 
+def _blanks(title: str, names: Sequence[str]) -> Section:
+    return _part(title, [grid("blanks", ["", ""], [[name, Fill("")] for name in names], look="facts")])
+
+
+def _as_told(of: Section, depth: int, title: str = "") -> Section:
+    """What text formats show of a section down to a depth, under its title; of tables the first rows."""
+    return _part(title or of.title, [_told(one, of.title) for one in printed(of, depth)])
+
+
+def _told(block: Block, title: str) -> Block:
+    """The first rows of a table, whose caption does not repeat the title over it."""
+    if not isinstance(block, Table):
+        return block
+    caption = "" if block.caption == title else block.caption
+    return replace(flattened(block, PAGE), caption=caption, look="plain")
+
+
 # The first page.
 
 
-def _opening(result: Result) -> tuple[str, Table]:
-    """The title, and what the document is of: what the captures say of the machine is filled in."""
+def _opening(result: Result) -> Table:
+    """What the document is of: what the captures say of the machine is filled in."""
     blanks = ["Owner", "Service and model", "Change under suspicion (commit, pull request)"]
     rows: list[Sequence[Span]] = [["Status", "draft"], *([name, Fill("")] for name in blanks)]
-    rows += [[name, _of_both(result, check)] for name, check in _MACHINE if _of_both(result, check)]
+    found = {check.name: check for check in result.comparability.checks}
+    for label, name in _MACHINE:
+        sides = (found[name].baseline, found[name].candidate) if name in found else ()
+        if said := units.arrow(one for one in sides if one not in _UNKNOWN):
+            rows.append([label, said])
     if started := sorted(one for one in _recorded(result).values() if one):
         rows.append(["Recorded (UTC)", units.arrow((started[0], started[-1]), " to ")])
-    return _title(result), grid("opening", ["", ""], rows, look="facts")
+    return grid("opening", ["", ""], rows, look="facts")
 
 
 _MACHINE = (
@@ -142,25 +169,6 @@ _MACHINE = (
     ("Nsight Systems", "nsys"),
 )  # fmt: skip
 _UNKNOWN = ("", "?", "unknown")
-
-
-def _of_both(result: Result, name: str) -> str:
-    """What a check found on both sides; empty where neither is known."""
-    found = next((one for one in result.comparability.checks if one.name == name), None)
-    sides = (found.baseline, found.candidate) if found else ()
-    return units.arrow(one for one in sides if one not in _UNKNOWN)
-
-
-_TITLES = {
-    "no_change": "post_mortem_same",
-    "inconclusive": "post_mortem_unclear",
-    "not_comparable": "post_mortem_not_comparable",
-}
-
-
-def _title(result: Result) -> str:
-    """`Post-mortem: generation step 972 -> 1,344 us (+372 us, +38.2 %)`, as the first sentence says."""
-    return say(_TITLES.get(result.verdict, "post_mortem"), change=first.change(result))
 
 
 def _summary(result: Result) -> Section:
@@ -178,42 +186,29 @@ def _impact(result: Result) -> Section:
     if result.kpi:
         blocks.append(_line(beside.renderer(result.kpi).gist(result.kpi)))
     elif result.verdict not in ("no_change", "not_comparable"):
-        blocks.append(_line("No benchmark was given, so the effect on users is not measured here."))
+        blocks.append(_line(say("no_benchmark")))
     if result.phases and result.verdict != "not_comparable":
-        blocks.append(without(sections.phases_in_text(result), "spare"))
-    blocks += _throughput(result)
+        blocks.append(_told(without(sections.phases_in_text(result), "spare"), ""))
     return _part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
-
-
-def _throughput(result: Result) -> list[Block]:
-    """What the change of the typical step that generates tokens means for tokens per second, where it would repeat."""
-    phase = first.lead(result)
-    if (
-        phase is None
-        or phase.typical is None
-        or phase.phase != "generation"
-        or result.verdict not in words.MOVED
-        or result.verdict_facts.basis != "phase"
-    ):
-        return []
-    before, after = phase.typical.baseline_ns, phase.typical.baseline_ns + phase.typical.delta_ns
-    if min(before, after) <= 0:
-        return []
-    change = units.percent(before - after, after)
-    return [
-        _line(f"Where this step bounds serving, output per second at the same batch changes by {change}.")
-    ]
 
 
 def _timeline(result: Result) -> Section:
     """What happened when: the captures' times are known, the rest is the author's."""
+    recorded = sorted(_recorded(result).items(), key=lambda one: one[1])[:LISTED]
     rows: list[list[Span]] = [
-        [started, f"{side} recorded: {run}"] for (side, run), started in sorted(_recorded(result).items(), key=lambda one: one[1])[:LISTED] if started
-    ]  # fmt: skip
+        [started, say("recorded", side=side, run=run)] for (side, run), started in recorded if started
+    ]
     last = ["cause found", "resolved"] if result.verdict in words.MOVED else ["measured again"]
     events = ["change merged", "first sign", "alert", *last]
     rows += [[Fill(""), Fill(event)] for event in events]
     return _part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
+
+
+def _recorded(result: Result) -> dict[tuple[str, str], str]:
+    """(side, run) -> when it was recorded, where a capture bundle tells it."""
+    given = result.inputs.options.get("recorded")
+    runs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return {(str(one.get("side")), str(one.get("run"))): str(one.get("started") or "") for one in runs}
 
 
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -227,30 +222,26 @@ def _cause(result: Result) -> Section:
     main, _ = _main(result)
     blocks: list[Block] = [findings.in_lines(result, findings.at_once(main), 140)] if main else []
     if not main and not launch_words.by_launch(result):
-        blocks.append(_line("No single cause holds 1 % of the step."))
+        blocks.append(_line(say("none_large")))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
-    if result.verdict not in words.MOVED:
-        return _part("Cause", [*blocks, _line(say("no_change_shown"))])
-    return _part("Cause", [*blocks, _line(Fill("What in the code explains this."))])
+    moved = result.verdict in words.MOVED
+    last = Fill("What in the code explains this.") if moved else say("no_change_shown")
+    return _part("Cause", [*blocks, _line(last)])
 
 
 def _certainty(result: Result) -> Section:
     runs, steps = result.step.runs, result.step.steps
-    said = [
-        words.VERDICTS[result.verdict].meaning,
-        f"{units.pair(runs.baseline, runs.candidate)} runs and {units.pair(steps.baseline, steps.candidate)} steps were compared.",
-        workloads.step_share(result),
-    ]  # fmt: skip
+    counted = {
+        "runs": units.pair(runs.baseline, runs.candidate),
+        "steps": units.pair(steps.baseline, steps.candidate),
+    }
+    said = [words.VERDICTS[result.verdict].meaning, say("counted", **counted), workloads.step_share(result)]
     return _part("Certainty", [_line(" ".join(one for one in said if one))])
 
 
 def _actions(result: Result) -> Section:
-    main, _ = _main(result)
-    advised = (
-        [one.next for one in findings.at_once(main)]
-        if result.verdict in words.MOVED
-        else [first.advised(result)]
-    )
+    moved = findings.at_once(_main(result)[0]) if result.verdict in words.MOVED else []
+    advised = [one.next for one in moved] or [first.advised(result)]
     steps = dict.fromkeys(text.rstrip(".") for text in advised if text)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
     items += [
@@ -269,13 +260,10 @@ def _where(result: Result, stem: str) -> Section:
         pictures.of_fall(figure),
         "Step-time waterfall, drawn",
         waterfall.text_figure(figure),
-        _file(stem, "waterfall"),
+        _file(stem, _FALL),
     )
-    residual = result.accounting.residual_ns
-    tiles = (
-        f"Every instant of a {figure.unit} belongs to exactly one category (largest residual: {residual} ns)."
-    )
-    return _part(f"Where the time of a {figure.of_what} went", [drawn, _line(tiles)])
+    tiles = say("tiles", unit=figure.unit, residual=f"{result.accounting.residual_ns}")
+    return _part(say("fall_title", step=figure.of_what), [drawn, _line(tiles)])
 
 
 def _file(stem: str, name: str) -> str:
@@ -284,93 +272,43 @@ def _file(stem: str, name: str) -> str:
 
 def _every_step(result: Result, stem: str) -> list[Section]:
     """The steps in their order, where rare ones make the change: which they are is seen there alone."""
-    if result.observed.stops is None or (drawn := pictures.one(result, "step-strip")) is None:
+    if result.observed.stops is None or (drawn := pictures.one(result, _STRIP)) is None:
         return []
-    return [_part(drawn.title, [Figure(drawn.svg, drawn.title, drawn.described, _file(stem, "step-strip"))])]
+    figure = Figure(drawn.svg, drawn.title, drawn.described, _file(stem, _STRIP))
+    return [_part(drawn.title, [figure])]
 
 
 def _evidence(result: Result) -> list[Section]:
-    main, _ = _main(result)
-    found = [_evidence_of(finding, result) for finding in main[:LISTED]]
+    """All that is known of the causes; before them kernels that were judged by their launches."""
+    found = []
     if launch_words.by_launch(result):
         table = sections.table(result, "launches", launch_words.ordered(result))
-        found.insert(0, _part(table.caption, [_told(table, table.caption)]))
+        found.append(_part(table.caption, [_told(table, table.caption)]))
+    for one in _main(result)[0][:LISTED]:
+        of = findings.cause(result, one, words.finding_scale([one]))
+        found.append(_as_told(of, 2, say("cause_of", rank=f"{one.rank}", title=of.title)))
     return found
-
-
-def _evidence_of(finding: Finding, result: Result) -> Section:
-    of = findings.cause(result, finding, words.finding_scale([finding]))
-    return _part(f"Cause {finding.rank}: {of.title}", [_told(one, of.title) for one in printed(of, 2)])
-
-
-def _measurements(result: Result) -> list[Section]:
-    """What was measured beside the traces."""
-    return [
-        _part(one.title, [_told(block, one.title) for block in printed(one, 1)])
-        for one in beside.sections(result)
-    ]
-
-
-def _told(block: Block, title: str) -> Block:
-    """The first rows of a table, whose caption does not repeat the title over it."""
-    if not isinstance(block, Table):
-        return block
-    return replace(
-        flattened(block, PAGE), caption="" if block.caption == title else block.caption, look="plain"
-    )
-
-
-def _gates(result: Result) -> list[Section]:
-    """Return what became of the gates; nothing where none were judged."""
-    return [
-        _part(one.title, [_told(each, one.title) for each in printed(one, 1)])
-        for one in sections.asked(result)
-        if one.id == "gates"
-    ]
 
 
 # What was ruled out, and what was not: a change that was not seen is not a change that is not there.
 
 
 def ruled_out(result: Result) -> Section:
-    """Return the section: categories, kernels, the mix of steps, and the circumstances of both captures."""
-    if result.verdict == "not_comparable":
-        text = "Nothing: the sides are not comparable, and any difference may be one of what differs below."
-        blocks: list[Block] = [_line(text)]
-    else:
-        within = f"{100 * SURELY:.0f} % of a step"
+    """Return the section: categories, kernels, and the circumstances of both captures."""
+    blocks: list[Block] = [_line(say("ruled_not_comparable"))]
+    if result.verdict != "not_comparable":
+        heads = ["Possible cause", "Change (95 %)", "", ""]
         blocks = [
-            _line(
-                f"Ruled out means: the whole 95 % interval lies within {within}. Where noise could hide more than that, "
-                "nothing is ruled out."
-            ),
-            grid("ruled out", ["Possible cause", "Change (95 %)", "", ""], _categories(result), right=(1,)),
+            _line(say("ruled_means", within=units.share(SURELY))),
+            grid("ruled out", heads, _categories(result), right=(1,)),
+            *([_line(kernel_words.none_changed(result))] if result.kernels else []),
         ]
-    checks = result.comparability.checks
-    same = [check for check in checks if check.status == "ok" and check.baseline == check.candidate]
-    other = [check for check in checks if check not in same]
-    if same:
-        rows: list[list[Span]] = [[check.name, Code(check.baseline)] for check in same]
-        blocks += [_line("Circumstances that are the same on both sides:"), grid("same", ["", "Value"], rows)]
-    if other:
-        harmless = {"ok": "no obstacle to comparing", "warn": "not ruled out", "fail": "not comparable"}
-        rows = [
-            [
-                check.name,
-                Code(check.baseline),
-                Code(check.candidate),
-                f"{harmless[check.status]}: {check.message}",
-            ]
-            for check in other
-        ]
-        blocks += [
-            _line("Circumstances that differ:"),
-            grid("other", ["", "Baseline", "Candidate", ""], rows),
-        ]
-    return _part("What was ruled out, and why", blocks)
+    checks = sections.table(result, "comparability", result.comparability.checks)
+    return _part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])
 
 
 def _categories(result: Result) -> list[list[Span]]:
+    """A row for each category that is no cause: what it changed by, and whether more can be ruled out."""
     books, step, _, _ = waterfall.spoken_of(result)
     scale = units.scale_for([*books.delta.values(), *books.ci_low.values(), *books.ci_high.values()])
     named = {one.finding for one in result.observed.parts}
@@ -403,63 +341,16 @@ def _categories(result: Result) -> list[list[Span]]:
             rows.append([label, f"{scale.delta(delta)} ({scale.span(low, high)})", *_judged(low, high, step)])
             continue
         rows.append([label, scale.delta(delta), *judged])
-    return [*rows, *_kernels(result), _mix(result)]
+    return rows
 
 
 def _judged(low: float, high: float, step: float) -> list[Span]:
+    """Whether a change is ruled out; the bound is rounded up: one that is rounded down is none."""
     reach = max(abs(low), abs(high))
-    share = _at_most(reach, step)
+    share = f"{math.ceil(1000 * reach / step - 1e-9) / 10:,.1f} %" if step else units.NO_BASE
     if reach <= SURELY * step:
         return [say("ruled_out"), say("ruled_at_most", share=share)]
     return [say("not_ruled_out"), say("ruled_hides", share=share)]
-
-
-def _at_most(part: float, whole: float) -> str:
-    """Write a bound as a share, rounded up: a bound that is rounded down is none."""
-    if not whole:
-        return units.NO_BASE
-    return f"{math.ceil(1000 * part / whole - 1e-9) / 10:,.1f} %"
-
-
-def _kernels(result: Result) -> list[list[Span]]:
-    """A row for the kernels that are shown not to have changed, and one for those of which that is not known."""
-    kernels = kernels_by_phase(result)[0].rows  # of the phase that the categories above are of
-    still = [row for row in kernels if words.still(row)]
-    unknown = [row for row in kernels if row.level == "within_noise" and not words.still(row)]
-    found: list[list[Span]] = []
-    worst = max((max(abs(row.ci_low_ns), abs(row.ci_high_ns)) for row in still), default=0.0)
-    scale = units.scale_for([worst, *(row.delta_ns for row in unknown)])
-
-    def row(pattern: str, mine: Sequence[KernelRow], *judged: str) -> list[Span]:
-        largest = scale.delta(max((one.delta_ns for one in mine), key=abs))
-        count = say(pattern, rows=f"{len(mine):,}", all=f"{len(kernels):,}")
-        return [count, say("ruled_largest", size=largest), *judged]
-
-    if still:
-        judged = "ruled_out" if worst <= SURELY * result.step.baseline_ns else "not_ruled_out"
-        reason = say("ruled_kernels", limit=units.share(OWN), most=scale.time(worst))
-        found.append(row("ruled_rows", still, say(judged), reason))
-    if unknown:
-        found.append(row("ruled_others", unknown, say("not_ruled_out"), say("ruled_scatter")))
-    return found
-
-
-def _mix(result: Result) -> list[Span]:
-    mix = result.mix
-    scale = units.scale_for([mix.baseline_raw_ns, mix.batch_mix_ns])
-    judged = [say("not_ruled_out"), say("ruled_mixes")]
-    if not round(mix.batch_mix_ns):
-        judged = [say("ruled_out"), say("ruled_one_mix")]
-    elif abs(mix.batch_mix_ns) <= SURELY * abs(mix.baseline_raw_ns):
-        share = _at_most(abs(mix.batch_mix_ns), mix.baseline_raw_ns)
-        judged = [say("ruled_out"), say("ruled_at_most", share=share)]
-    return [say("ruled_mix"), scale.delta(mix.batch_mix_ns), *judged]
-
-
-def _conclusion() -> Section:
-    blanks = ["Root cause", "Trigger", "Why it was not caught before release", "What limited the damage"]
-    rows: list[list[Span]] = [[blank, Fill("")] for blank in blanks]
-    return _part("Root cause and lessons", [grid("lessons", ["", ""], rows, look="facts")])
 
 
 # The appendix.
@@ -475,63 +366,30 @@ def _small_causes(result: Result) -> list[Section]:
 
 
 def _queries(result: Result) -> list[Section]:
-    main, _ = _main(result)
+    """SQL that shows the causes."""
     found = [
-        _part(f"Cause {finding.rank}", [Listing(finding.evidence.query, "sql")])
-        for finding in main[:LISTED]
-        if finding.evidence.query
+        _part(say("cause_numbered", rank=f"{one.rank}"), findings.queries(one, words.unit(result)))
+        for one in _main(result)[0][:LISTED]
+        if one.evidence.query
     ]
-    said = _line(
-        Code("tracediff query BASELINE CANDIDATE"),
-        " and one of these shows what both sides have of a cause.",
-    )
-    return [_part("Queries", [said, *found])] if found else []
+    return [_part("Queries", found)] if found else []
 
 
 def _measured(result: Result) -> Section:
     steps = result.step.steps
-    compared = [stratum for stratum in result.strata if stratum.compared]
-    items: list[list[Span]] = [
-        [
-            f"Steps are compared within their phase, at equal workload: "
-            f"{len(compared)} of {len(result.strata)} workloads were compared, {units.pair(steps.baseline, steps.candidate)} steps."
-        ],
-        ["The unit of replication is the run; many places are corrected for (Benjamini-Hochberg)."],
-    ]
-    items += [[note] for note in (workloads.mix_note(result), *workloads.left_out(result)) if note]
-    items += [[text] for kind in words.KINDS if (text := words.missing(result, kind))]
+    compared = sum(stratum.compared for stratum in result.strata)
+    slots = {"compared": f"{compared}", "all": f"{len(result.strata)}"}
+    said = [say("measured_by", steps=units.pair(steps.baseline, steps.candidate), **slots), say("replicated")]
+    said += [workloads.mix_note(result), *workloads.left_out(result), *words.all_missing(result)]
+    items: list[list[Span]] = [[text] for text in said if text]
     items += [[f"{note.message} (", Code(note.slug), ")"] for note in result.warnings[:50]]
-    limits: list[list[Span]] = [
-        ["A capture slows the host: times under the profiler are longer than in production, on both sides."],
-        [
-            "Waiting is charged to the launching thread; which other thread caused it is known only for the GIL."
-        ],
-        ["Why a kernel is slower is a question for Nsight Compute."],
-    ]
-    sides = (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate))
-    started = _recorded(result)
-    inputs = [
-        _input(name, run, started.get((name, run.name), "")) for name, side in sides for run in side.runs
-    ]
-    table = grid(
-        "captures", ["Side", "Capture", "Length, whole steps, found by", "Size, fingerprint"], inputs
-    )
+    limits = [[say(one)] for one in ("limit_profiler", "limit_waiting", "limit_kernels")]
     tool = _line(f"{result.tool.name} {result.tool.version}.")
-    blocks: list[Block] = [Items(items), _line("What it cannot say:"), Items(limits), table, tool]
+    blocks: list[Block] = [
+        Items(items),
+        _line(say("limits_are")),
+        Items(limits),
+        _told(sections.captures(result), ""),
+        tool,
+    ]
     return _part("How it was measured, and its limits", blocks)
-
-
-def _recorded(result: Result) -> dict[tuple[str, str], str]:
-    """(side, run) -> when it was recorded, where a capture bundle tells it."""
-    given = result.inputs.options.get("recorded")
-    runs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    return {(str(one.get("side")), str(one.get("run"))): str(one.get("started") or "") for one in runs}
-
-
-def _input(side: str, run: RunInput, started: str) -> list[Span]:
-    when = f"recorded {started}, " if started else ""
-    ranks = f" on {run.ranks} ranks" if run.ranks > 1 else ""
-    windows = f" in {run.windows} windows" if run.windows > 1 else ""
-    steps = f"{units.counted(run.steps, 'step')}{windows}{ranks}, by {run.step_source}"
-    fingerprint = f"{units.size(run.bytes)}, {run.fingerprint[:16]}"
-    return [side, Code(run.name), f"{when}{run.duration_ns / 1e9:.3f} s, {steps}", Code(fingerprint)]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tracediff.model import (
-    GpuSampling,
-    GpuSamplingSide,
     KernelRow,
     RankRow,
     RankSkew,
@@ -15,12 +13,10 @@ from tracediff.model import (
     System,
     ThreadRow,
 )
-from tracediff.model.causes import SURELY
-from tracediff.model.common import ABSENT
-from tracediff.model.host import CommCallRow, GpuMetricRow
-from tracediff.model.kernels import LayerSide, LimitsRow, Reached
+from tracediff.model.host import CommCallRow
+from tracediff.model.kernels import LimitsRow, Reached
 from tracediff.model.show import Show
-from tracediff.report import names, units, words
+from tracediff.report import units, words
 from tracediff.report.amounts import NAMED
 from tracediff.report.causes import the_thread
 from tracediff.report.fields import reached
@@ -54,22 +50,14 @@ def kernels_listed(result: Result, listed: Sequence[KernelRow], phase: str) -> s
 
 
 def layers_known(report: Result | Show) -> list[str]:
-    """How the layers of each side are known."""
+    """Of how much GPU time of each side the layer is known."""
     layers = report.layers
     if layers is None:
         return []
     if isinstance(report, Show):
-        return [_known("layers_known_of_one", "", layers.baseline)]
+        return [say("layers_known_of_one", attributed=units.share(layers.baseline.attributed))]
     sides = (("baseline", layers.baseline), ("candidate", layers.candidate))
-    return [_known("layers_known", name, side) for name, side in sides]
-
-
-def _known(pattern: str, side: str, of: LayerSide) -> str:
-    ways = {"layers_by_range": of.by_range, "layers_by_graph": of.by_graph}
-    said = [say(way, share=units.share(share)) for way, share in ways.items() if share]
-    if of.of_graphs is not None:
-        said.append(say("layers_in_graphs", share=units.share(of.of_graphs)))
-    return say(pattern, side=side, attributed=units.share(of.attributed), ways="; ".join(said))
+    return [say("layers_known", side=name, attributed=units.share(of.attributed)) for name, of in sides]
 
 
 # Limits of the hardware
@@ -94,54 +82,12 @@ def of_peak(report: Result | Show) -> dict[int, str]:
 
 
 def limits(report: Result | Show) -> list[str]:
-    """Where peaks are from, what is not known, and what kernels near a limit could still win."""
+    """Where peaks are from."""
     if report.limits is None:
         return []
     gpus = [gpu for gpu in report.limits.gpus if gpu]
-    said = _near_limits(report)
-    untyped = any(
-        one.flop_per_s is not None and not one.dtype for row in limit_rows(report) for one in reached(row)
-    )
-    if gpus and untyped:
-        said.append(say("untyped"))
-    said += dict.fromkeys(say("peak", gpu=gpu.name, source=gpu.source) for gpu in gpus)
-    return said if gpus else [*said, say("no_peak")]
-
-
-def _near_limits(report: Result | Show) -> list[str]:
-    step = report.step.mean_ns if isinstance(report, Show) else report.step.candidate_ns
-    found: dict[str, list[tuple[float, str]]] = {}
-    for row in limit_rows(report):
-        kernel, sides = report.kernels[row.kernel], reached(row)
-        side = kernel.candidate if isinstance(report, Result) else kernel.baseline
-        if not sides or not side or (isinstance(report, Result) and not row.candidate):
-            continue
-        one = sides[-1]
-        near = _nearer(one)
-        if (
-            one.known >= NEARLY
-            and side.ns_per_step >= SURELY * step
-            and near is not None
-            and near >= _NEAR
-            and one.least is not None
-        ):
-            bound = one.link if near == one.of_bandwidth else "compute"
-            found.setdefault(bound, []).append((side.ns_per_step, _near_limit(kernel, one, near, bound)))
-    longest = [one for each in found.values() for one in sorted(each, reverse=True)[:NAMED]]
-    return [text for _, text in sorted(longest, reverse=True)]
-
-
-def _near_limit(kernel: KernelRow, one: Reached, near: float, bound: str) -> str:
-    most, least = units.share(1 - (one.least or 0)), units.share(1 - (one.of_bandwidth or 0))
-    pattern = "near_memory_cached" if bound == "memory" and least != most else f"near_{bound}"
-    return say(
-        pattern,
-        kernel=names.kernel(kernel, width=80),
-        percent=units.share(near),
-        dtype=one.dtype,
-        most=most,
-        least=least,
-    )
+    said = dict.fromkeys(say("peak", gpu=gpu.name, source=gpu.source) for gpu in gpus)
+    return [*said] or [say("no_peak")]
 
 
 def _nearer(one: Reached) -> float | None:
@@ -170,45 +116,11 @@ def no_bytes(calls: Sequence[CommCallRow]) -> list[str]:
     return [say("nccl_bytes")] if any(count and size is None for count, size in sides) else []
 
 
-def sampling(system: System) -> list[str]:
-    """How each device was sampled, a line a side where the sides differ, and what is not shown of it."""
-    lines = []
-    for row in system.gpu_sampling:
-        sides = [
-            (name, side) for name in ("baseline", "candidate") if (side := getattr(row, name)) is not ABSENT
-        ]
-        said = [_sampled(side, _samples(system.gpu_metrics, row, name)) for name, side in sides]
-        where = f"Rank {row.rank}, device {row.device}"
-        if said[0] == said[-1]:
-            lines.append(f"{where}: {said[0]}.")
-        else:
-            lines += [f"{where}, {name}: {text}." for (name, _), text in zip(sides, said, strict=True)]
-    return lines
-
-
-def _samples(rows: Sequence[GpuMetricRow], device: GpuSampling, side: str) -> float:
-    found = [
-        one.samples_per_step
-        for row in rows
-        if (row.rank, row.device) == (device.rank, device.device) and (one := getattr(row, side)) is not None
-    ]
-    return max(found, default=0.0)
-
-
-def _sampled(side: GpuSamplingSide | None, samples: float) -> str:
-    if side is None:
-        return say("not_sampled")
-    if not side.told or side.interval_ns is None:
-        return say("sampled_elsewhere")
-    slots = {
-        "interval": f"{side.interval_ns / 1e3:.1f}",
-        "count": units.count(samples),
-        "unread": f"{side.unread_metrics}",
-    }
-    if side.gpu is not None:
-        slots["gpu"] = f"{side.gpu}"
-    pattern = "sampled" if side.gpu is None else "sampled_gpu"
-    return say(f"{pattern}_unread" if side.unread_metrics else pattern, **slots)
+def unplaced(system: System) -> list[str]:
+    """Devices whose metrics are not shown: the export does not say which of the sampled GPUs they are."""
+    known = ((row, side) for row in system.gpu_sampling for side in reached(row))
+    unsure = ((row.rank, row.device) for row, side in known if not side.told or side.interval_ns is None)
+    return [say("unplaced", rank=f"{rank}", device=f"{device}") for rank, device in dict.fromkeys(unsure)]
 
 
 # Ranks: which of them stand out, and which one the others wait for

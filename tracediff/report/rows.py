@@ -12,7 +12,6 @@ from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeR
 from tracediff.model.common import ABSENT
 from tracediff.report.amounts import LIMIT, PAGE
 from tracediff.report.names import kernel as kernel_name
-from tracediff.report.words import still
 
 OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 
@@ -50,14 +49,9 @@ class PhaseKernels:
         return cut([row for row in self.rows if row.level != "within_noise"], 2 * PAGE)
 
     @property
-    def still(self) -> Shown[KernelRow]:
-        """Those that are shown not to have changed by more than a trifle."""
-        return cut([row for row in self.rows if still(row)], PAGE)
-
-    @property
-    def unknown(self) -> Shown[KernelRow]:
-        """Those that may have changed unseen: their intervals are too wide, or no test speaks of them."""
-        return cut([row for row in self.rows if row.level == "within_noise" and not still(row)], PAGE)
+    def others(self) -> Shown[KernelRow]:
+        """Those that are not shown to have changed."""
+        return cut([row for row in self.rows if row.level == "within_noise"], PAGE)
 
 
 def kernels_by_phase(result: Result) -> list[PhaseKernels]:

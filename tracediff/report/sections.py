@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
-from tracediff.model.causes import OWN
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -44,7 +43,7 @@ from tracediff.report.blocks import (
     Section,
     Span,
     Table,
-    grid,
+    without,
 )
 from tracediff.report.blocks import facts as facts_of
 from tracediff.report.grammar import say
@@ -280,7 +279,10 @@ def _wait(one: IdleCause, number: int) -> Cell:
 def _steps(report: Report) -> Section | None:
     if not report.phases:
         return None
-    found: list[Block] = [_lead(say("lead_steps")), _times_by_phase(report)]
+    found: list[Block] = [
+        _lead(say("lead_steps")),
+        table(report, "phase", report.phases, look="data fixed", depth=_deep(report)),
+    ]
     strips = [(one, runs.phase_strip(report, one)) for one in report.phases]
     found += [Figure(strip.svg, _strip_caption(one, strip)) for one, strip in strips if strip]
     few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
@@ -297,47 +299,6 @@ def _strip_caption(one: PhaseTimes, strip: runs.Strip) -> str:
 
 def _sides(one: PhaseTimes) -> list[tuple[str, Any]]:
     return [(name, side) for name in ("baseline", "candidate") if (side := getattr(one, name))]
-
-
-_QUANTILES = ("mean_ns", "p50_ns", "p90_ns", "p99_ns")
-
-
-def _times_by_phase(report: Report) -> Table:
-    """A row a phase and side, and of two sides their difference: the only table whose rows are not alike."""
-    scale = units.scale_for(
-        [value for one in report.phases for _, side in _sides(one) for value in (side.mean_ns, side.p50_ns)]
-    )
-    two = _two(report)
-    listed = []
-    for one in report.phases:
-        sides = _sides(one)
-        for name, side in sides:
-            cells = [Cell(one.phase), *[Cell(name)] * two, Cell(f"{side.steps:,}", side.steps)]
-            listed.append(
-                Row(
-                    [
-                        *cells,
-                        *(Cell(scale.number(getattr(side, key)), getattr(side, key)) for key in _QUANTILES),
-                    ]
-                )
-            )
-        if len(sides) == 2:
-            (_, before), (_, after) = sides
-            pairs = [(getattr(before, key), getattr(after, key)) for key in _QUANTILES]
-            cells = [Cell(scale.signed(y - x), y - x, small=units.percent(y - x, x)) for x, y in pairs]
-            listed.append(Row([Cell(one.phase), Cell("delta"), Cell(), *cells], look="delta"))
-    heads = [Head("Phase"), *[Head("Side")] * two, Head("Steps", right=True)]
-    heads += [Head(text, scale.unit, right=True) for text in ("Mean, {}", "p50", "p90", "p99")]
-    return Table(
-        "phase",
-        "Step times by phase",
-        heads,
-        listed,
-        scale.unit,
-        "phases",
-        look="data fixed",
-        depth=_deep(report),
-    )
 
 
 def _strata(report: Report) -> Section | None:
@@ -358,90 +319,34 @@ def _strata(report: Report) -> Section | None:
 
 def _matching(report: Result) -> list[Block]:
     parts: list[Block] = []
-    lines = phase_table.lines(report)
-    if len(lines) > len(phase_table.short(lines)):
-        parts.append(Section("typical", "Typical, rare and first steps", [phases(report, lines)]))
     judged = [one for one in report.phases if one.typical]
     if judged:
         made = table(report, "matching", judged, look="data fixed", depth=2)
         parts.append(Section("matching", LISTED["matching"].title, [made]))
-    odd = [fields.Odd(phase, run) for phase, run in phase_table.odd_runs(report)]
-    if odd:
-        made = table(report, "odd-runs", odd, look="data fixed", depth=2)
-        parts.append(Section("odd-runs", LISTED["odd-runs"].title, [made]))
     return parts
 
 
 def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
-    """Verdict, typical step of both sides, change and what a repeat would show, of each phase; its mean and first steps."""
-    listed = [Row(_phase(report, line), look=line.kind) for line in lines]
-    texts = ("Verdict", "Baseline -> candidate", "Delta", "A repeat, 95 %", "Of step time", "Steps", "Runs")
-    heads = [Head("Phase"), *(Head(text, right=text != "Verdict", look="head") for text in texts)]
-    return Table("phases", "Phases: times per step", heads, listed, look="data phases", depth=2)
+    """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean."""
+    made = table(report, "phases", lines, scale=phase_table.scale(report), look="data cards", depth=2)
+    listed = [replace(row, look=line.kind) for row, line in zip(made.rows, lines, strict=True)]
+    heads = [replace(head, look=_PHASE_LOOKS.get(head.text or head.part, head.look)) for head in made.heads]
+    return replace(made, rows=listed, heads=heads)
 
 
-_MOVED = {"bad": "slower", "good": "faster"}  # tone of a verdict -> of its cell
+_PHASE_LOOKS = {"delta": "spare", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
 
 
 def phases_in_text(report: Result) -> Table:
-    """The same for text formats: verdict, typical step of both sides, change, what a repeat would show; the last column is the first to fall away."""
-    shown, scale = phase_table.main(report)
-    listed = []
-    for line in shown:
-        change = line.change
-        both = units.arrow((scale.number(change.baseline_ns), scale.number(change.candidate_ns)))
-        cells = [Cell(line.name), Cell(both)]
-        if report.verdict != "not_comparable":
-            said = words.VERDICTS[line.verdict] if line.verdict else None
-            verdict = Cell(said.word, tone=_MOVED.get(said.tone, "noise")) if said else Cell(line.unjudged)  # type: ignore[arg-type]
-            found = line.measured
-            repeat = scale.span(found.ci_low_ns, found.ci_high_ns) if found else ""
-            percent = units.percent(change.delta_ns, change.baseline_ns)
-            cells = [
-                cells[0],
-                verdict,
-                cells[1],
-                Cell(percent),
-                Cell(repeat),
-                Cell(scale.signed(change.delta_ns)),
-            ]
-        listed.append(cells)
-    heads = [
-        f"{{}} per {_step(report)}",
-        "Verdict",
-        "Before -> after",
-        "Change",
-        "A repeat",
-        "Delta",
-    ]
+    """The same for text formats; of sides that are not comparable their times alone."""
+    made = phases(report, phase_table.main(report))
     if report.verdict == "not_comparable":
-        heads = [heads[0], heads[2]]
-    made = grid("phases", heads, listed, right=range(len(heads) - 4 if len(heads) > 2 else 1, len(heads)))
-    kept = [
-        replace(head, unit=scale.unit, look="spare" if head.text == "Delta" else "") for head in made.heads
-    ]
-    return replace(made, heads=kept)
-
-
-def _phase(report: Result, line: phase_table.PhaseLine) -> list[Cell]:
-    scale, change, found = line.scale, line.change, line.measured
-    verdict = Cell(line.unjudged)
-    if line.verdict and report.verdict != "not_comparable":
-        said = words.VERDICTS[line.verdict]
-        p = getattr(found, "p_value", None)
-        verdict = Cell(
-            f"{said.sign} {said.word}",
-            mark=f"chip tone-{said.tone}",
-            small=f"p {units.probability(p)}" if p is not None else "",
-        )
-    both = units.arrow((scale.number(change.baseline_ns), scale.number(change.candidate_ns)))
-    delta, part = values.difference(
-        change.baseline_ns, change.candidate_ns, change.delta_ns, scale, line.level
-    )
-    return [
-        Cell(line.name), verdict, Cell(f"{both} {scale.unit}", change.baseline_ns), replace(delta, small=part.text),
-        Cell(scale.span(found.ci_low_ns, found.ci_high_ns) if found else ""), Cell(line.time_share), Cell(line.steps), Cell(line.runs),
-    ]  # fmt: skip
+        kept = {"Phase", "baseline", "candidate"}
+        hidden = [
+            head if {head.text, head.part} & kept else replace(head, look="page") for head in made.heads
+        ]
+        made = replace(made, heads=hidden)
+    return replace(without(made, "page"), caption="")
 
 
 # Kernels
@@ -470,48 +375,30 @@ def _kernels(report: Report) -> Section | None:
 
 
 def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
-    """Kernels of a phase: those that changed, then those that are shown not to have, and those of which nothing is known. Text formats have the first that hold any."""
+    """Kernels of a phase: those that changed, then the others, each with how sure that is. Text formats have the first phase's, of others those never tested."""
     per = words.per_step(one.phase, unit=_step(report))
-    known = {id(row): one.places[id(row)] for row in one.rows}
     text = first and not launch_words.by_launch(report)
+    tested = any(row.q_value is not None for row in one.rows)
 
-    def made(shown: rows.Shown[KernelRow], state: str, *, told: bool) -> Table:
-        places = [known[id(row)] for row in shown.rows]
+    def made(shown: rows.Shown[KernelRow], name: str, *, told: bool) -> Table:
+        places = [one.places[id(row)] for row in shown.rows]
         out = kernel_table(
             report, shown.rows, places, len(shown.rows), one.rows, per, anchors=first, depth=1 if told else 2
         )
-        name = " ".join(
-            [
-                "kernels",
-                *[state] * any(isinstance(before, Table | Section) for before in found),
-                *[per] * (not first),
-            ]
-        )
-        return replace(
-            out, name=name, left=shown.left_out, caption=remarks.kernels_listed(report, shown.rows, one.phase)
-        )
+        caption = remarks.kernels_listed(report, shown.rows, one.phase)
+        return replace(out, name=name if first else f"{name} {per}", left=shown.left_out, caption=caption)
 
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
     if one.beyond.rows:
-        found.append(made(one.beyond, "", told=text))
-    elif one.still.rows or any(row.q_value is not None for row in one.unknown.rows):
+        found.append(made(one.beyond, "kernels", told=text))
+    elif tested:
         found.append(Line([kernel_words.none_changed(report)], "text" if text else "aside"))
-    groups = (
-        (one.still, "unchanged", say("kernels_still", rows=units.counted(one.still.total, "kernel"), limit=units.share(OWN))),
-        (one.unknown, "unknown", say("kernels_unknown", unknown=units.counted(one.unknown.total, "kernel"))),
-    )  # fmt: skip
-    for shown, state, title in groups:
-        if shown.rows:
-            told = text and not one.beyond.rows and state == "unknown"
-            of = Section(
-                "",
-                title.rstrip("."),
-                [made(shown, state, told=told)],
-                folded=True,
-                open=not one.beyond.rows,
-                depth=1 if told else 2,
-            )
-            found.append(of)
+    if one.others.rows:
+        told = text and not one.beyond.rows and not tested
+        title = say("kernels_others", rows=units.counted(one.others.total, "kernel"))
+        made_of = made(one.others, "kernels others" if one.beyond.rows else "kernels", told=told)
+        opened = not one.beyond.rows
+        found.append(Section("", title, [made_of], folded=True, open=opened, depth=1 if told else 2))
     return found
 
 
@@ -538,7 +425,7 @@ def kernel_table(
 
 
 def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) -> list[Block]:
-    """Both sides' names and launch shapes, its interval, and its numbers by workload."""
+    """Both sides' names and launch shapes, and its interval."""
     two = _two(report)
     facts: list[tuple[str, list[Cell]]] = []
     for side, of in fields.side_of(row):
@@ -563,16 +450,7 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
     if isinstance(report, Show):
         facts.append(("counts as", [Cell(palette.category(row.accounting).label)]))  # type: ignore[attr-defined]
     facts += [("counters", [Cell(text, link=anchor)]) for anchor, text in notes]
-    found: list[Block] = [facts_of("kernel", facts)]
-    strata = [one for one in row.strata if one.stratum < len(report.strata)]
-    if strata:
-        by_workload = table(report, "kernel workloads", strata, look="plain", depth=3)
-        # without the figures behind the texts: its row is sorted by those of its own cells
-        own = [
-            replace(row, cells=[replace(cell, value=None) for cell in row.cells]) for row in by_workload.rows
-        ]
-        found.append(replace(by_workload, rows=own))
-    return found
+    return [facts_of("kernel", facts)]
 
 
 def _limits(report: Report) -> Section | None:
@@ -648,11 +526,7 @@ def _launch(report: Report) -> Section | None:
         made.append(_lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
         if "graph" in modes:
             made.append(_aside(say("whole_graphs")))
-        made.append(
-            Section(
-                "", "", [_launches(report, typical, sides, per), _launch_times(report, sides)], columns=True
-            )
-        )
+        made.append(_launches(report, typical, sides, per))
         made.append(_aside(say("queue_delay")))
     else:
         made.append(Line([say("no_launches")], "lead"))
@@ -665,41 +539,33 @@ def _launch(report: Report) -> Section | None:
     return _section("launch", made, _deep(report), gist="Launching calls, graphs, queue delay, CUDA calls")
 
 
+_COUNTED = {"kernels": "kernels", "launching calls": "calls", "graph launches": "graph_launches"}
+_LAUNCH_TIMES = {
+    "host time in launching calls": "api_ns_per_step", "of it and of launch latency, GPU idle": "exposed_ns_per_step",
+    "queue delay, mean": "queue_delay_mean_ns", "queue delay, p50": "queue_delay_p50_ns", "queue delay, p99": "queue_delay_p99_ns",
+}  # fmt: skip
+
+
 def _launches(report: Report, typical: Any, sides: Sequence[Any], per: str) -> Table:
+    """Counts of the typical step where it is known, else of the mean one; times of the mean one."""
+    counted = {
+        label: [getattr(side, f"{name}_per_step") for side in sides] for label, name in _COUNTED.items()
+    }
     if typical:
-        fields_of = (("kernels", "kernels"), ("launching calls", "calls"), ("graph launches", "graph_launches"), ("synchronisations", "syncs"))  # fmt: skip
-        counted: list[tuple[str, list[float | None]]] = [
-            (label, [getattr(side, name) for side in (typical.baseline, typical.candidate)])
-            for label, name in fields_of
-        ]
-    else:
-        fields_of = (("kernels", "kernels_per_step"), ("launching calls", "calls_per_step"), ("graph launches", "graph_launches_per_step"))  # type: ignore[assignment]  # fmt: skip
-        counted = [(label, [getattr(side, name) for side in sides]) for label, name in fields_of]
-    graphs = report.graphs
-    counted.append(
-        (
-            "nodes a graph launch",
-            [graphs.nodes_per_launch_baseline, *([graphs.nodes_per_launch_candidate] * (len(sides) - 1))],
-        )
-    )
-    listed = [
-        fields.Both(label, *("" if one is None else units.count(one) for one in pair))
-        for label, pair in counted
+        of = (typical.baseline, typical.candidate)
+        names = _COUNTED | {"synchronisations": "syncs"}
+        counted = {label: [getattr(side, name) for side in of] for label, name in names.items()}
+    nodes = (report.graphs.nodes_per_launch_baseline, report.graphs.nodes_per_launch_candidate)
+    counted["nodes per graph launch"] = list(nodes[: len(sides)])
+    rows = [
+        (label, ["" if one is None else units.count(one) for one in both]) for label, both in counted.items()
     ]
-    listed.append(
-        fields.Both("kernels launched by graphs", *(units.share(side.graph_coverage) for side in sides))
-    )
+    rows.append(("kernels launched by graphs", [units.share(side.graph_coverage) for side in sides]))
+    for label, name in _LAUNCH_TIMES.items():
+        both = [getattr(side, name) for side in sides]
+        rows.append((label, [units.scale_for(both).time(ns) for ns in both]))
+    listed = [fields.Both(label, *both) for label, both in rows]
     return table(report, "launch", listed, per=per, look="data fixed", depth=2)
-
-
-def _launch_times(report: Report, sides: Sequence[Any]) -> Table:
-    labels = (
-        ("host time in launching calls, per step", "api_ns_per_step"), ("of it and of launch latency, GPU idle", "exposed_ns_per_step"),
-        ("queue delay, mean", "queue_delay_mean_ns"), ("queue delay, p50 (mean of runs and workloads)", "queue_delay_p50_ns"),
-        ("queue delay, p99 (mean of runs and workloads)", "queue_delay_p99_ns"),
-    )  # fmt: skip
-    listed = [fields.BothTimes(label, *(getattr(side, name) for side in sides)) for label, name in labels]
-    return table(report, "launch times", listed, look="data fixed", depth=2)
 
 
 def missing(report: Report, kind: str) -> list[Block]:
@@ -775,7 +641,7 @@ def _system(report: Report) -> Section:
         ("Scheduling", "Time on no CPU", system.off_cpu, "lead_off_cpu", [], 2),
         ("Payloads", "payloads", system.payloads, "lead_payloads", [], 1),
         ("Memory", "memory", system.memory, "lead_memory", [], 1),
-        ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.sampling(system)[:PAGE], 1),
+        ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.unplaced(system)[:PAGE], 1),
     )  # fmt: skip
     for menu, name, listed, lead, notes, depth in parts:
         if listed or notes:
@@ -867,17 +733,17 @@ def _warnings(report: Report) -> Section | None:
 
 
 def _inputs(report: Result) -> Section:
-    listed = [
-        fields.Run(f"{name}: {side.label}", run)
-        for name, side in (("baseline", report.inputs.baseline), ("candidate", report.inputs.candidate))
-        for run in side.runs
-    ]
     found: list[Block] = [
-        table(report, "inputs", listed, limit=LIMIT, look="data fixed", depth=2),
+        table(report, "inputs", fields.captures(report), limit=LIMIT, look="data fixed", depth=2),
         *_options(report.inputs.options),
     ]
     counts = units.pair(len(report.inputs.baseline.runs), len(report.inputs.candidate.runs))
     return Section("inputs", "Inputs", found, gist=f"{counts} runs, options", menu="Inputs", printed=True)
+
+
+def captures(report: Result) -> Table:
+    """The captures in short."""
+    return table(report, "captures", fields.captures(report))
 
 
 def _options(options: dict[str, Any]) -> list[Block]:
@@ -968,7 +834,6 @@ _WORDS = (
     ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
     ("typical step", "The mean of the middle half of a phase's steps, by their length."),
     ("its mean", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
-    ("first steps", "The first step of a capture, and steps that launch a kernel for the first time."),
     ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
     ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),
     _EXPOSED,

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show
-from tracediff.report import advice, blocks, drawn, lanes, sections, show_words, units, words, workloads
+from tracediff.report import (
+    advice,
+    blocks,
+    drawn,
+    fields,
+    lanes,
+    sections,
+    show_words,
+    units,
+    words,
+    workloads,
+)
 from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import (
     Block,
     Cell,
     Code,
-    Head,
     Items,
     Line,
     Link,
-    Row,
     Section,
     Span,
-    Strong,
     Table,
+    flattened,
 )
 from tracediff.report.console import print_section, print_titled, print_warnings
 from tracediff.report.document import markdown
@@ -31,13 +39,10 @@ from tracediff.report.grammar import say
 from tracediff.report.markdown import LIMIT, cut_to_limit, length, said_by
 from tracediff.report.page import Page, render
 
-_BAR = 20  # letters of the longest bar
-
 
 def render_show_html(report: Show) -> str:
     """Return the page."""
     report = neutral(report)
-    books = show_words.books(report)
     asked = sections.asked(report)
     first = [
         one for one in (sections.accounting(report), *advice.section(report), sections.waits(report)) if one
@@ -45,16 +50,16 @@ def render_show_html(report: Show) -> str:
     title = (
         report.chosen[0].text
         if report.chosen
-        else say("show_title", label=report.input.label, size=books.step)
+        else say("show_title", label=report.input.label, size=_step(report))
     )
     page = Page(
         title=title,
         heading=report.sentence,
         tone="neutral",
         sides=[("capture", report.input.label)],
-        said=_said(report, books),
+        said=_said(report),
         measured=_alerts(report),
-        columns=[Section("", say("show_fall"), [_accounting(report, books)]), _first_waits(report)],
+        columns=[Section("", say("show_fall"), [_accounting(report)]), _first_waits(report)],
         sections=[*asked, *first, *drawn.sections(report), *sections.sections(report)],
         lanes=lanes.data(report),
         keys="one" if lanes.drawn(report) else "",
@@ -66,12 +71,19 @@ def render_show_html(report: Show) -> str:
     return render(page, ["lanes.js"], ["show.css"])
 
 
-def _said(report: Show, books: show_words.Books) -> list[Block]:
+def _step(report: Show) -> str:
+    return units.scale_for([report.step.mean_ns]).time(report.step.mean_ns)
+
+
+def _said(report: Show) -> list[Block]:
     """The step in figures, how steps were told apart, on which machine."""
     step, scale = report.step, units.scale_for([report.step.mean_ns])
-    cells = [Cell(books.step, step.mean_ns, small=say("mean_step"))]
+    cells = [Cell(_step(report), step.mean_ns, small=say("mean_step"))]
     if show_words.captured(report, "kernels"):
-        cells += [Cell(books.busy, small=say("busy")), Cell(books.idle, small=say("idle"))]
+        cells += [
+            Cell(show_words.busy(report), small=say("busy")),
+            Cell(show_words.idle(report), small=say("idle")),
+        ]
     told = [("runs", f"{len(report.input.runs)}"), ("in the mean", show_words.steps(report))]
     if step.sd_ns is None:
         told.append(("between runs", say("one_run")))
@@ -180,72 +192,40 @@ def asked(report: Show, top: int) -> list[Section]:
 
 def opening(report: Show, top: int) -> Section:
     """The step, what is in its time, and the first `top` of what the GPU waited for."""
-    books = show_words.books(report)
     said = f"{words.sentence(show_words.what_a_step_is(report))}; {show_words.runs(report)}; {show_words.spread(report)}."
-    busy = [f"GPU busy {books.busy}, idle {books.idle}."] if show_words.captured(report, "kernels") else []
+    busy = (
+        [say("busy_idle", busy=show_words.busy(report), idle=show_words.idle(report))]
+        if show_words.captured(report, "kernels")
+        else []
+    )
     facts = [*busy, said, f"{show_words.machine(report)}.", *workloads.left_out(report)]
-    hidden = any(one.hidden for one in books.lines)
-    notes = [Line(["Hidden: behind GPU work, so that it costs nothing."], "note")] if hidden else []
+    hidden = any(one.hidden_ns for one in report.accounting)
+    notes = [Line([say("hidden_means")], "note")] if hidden else []
     parts = [
-        Section("", say("show_parts"), [replace(_accounting(report, books), caption=""), *notes]),
+        Section("", say("show_parts"), [replace(_accounting(report), caption=""), *notes]),
         *advice.section(report),
         *_waits(report, top),
     ]
     return Section("", report.sentence, [*(Line([text], "note") for text in facts), *parts])
 
 
-def _accounting(report: Show, books: show_words.Books) -> Table:
-    """The categories, whose printed times add up to that of the step, with bars of the colours that timelines have."""
-    heads = [
-        Head("Category"), Head("{}", books.scale.unit, right=True), Head("% of the step", right=True), Head("sd over runs", right=True),
-        Head("hidden", right=True), Head("", look="spare"),
-    ]  # fmt: skip
+def _accounting(report: Show) -> Table:
+    """The categories with bars of the colours that timelines have."""
+    listed, whole = fields.categories(report)
+    there = [one for one in listed if isinstance(one.baseline_ns, float)]
+    longest = max((row.ns for row in report.accounting), default=0.0) or 1.0
+    made = sections.table(report, "step", [*there, whole], known={"longest": longest}, look="plain bars")
     rows = [
-        [
-            Cell(one.label),
-            Cell(one.time, one.row.ns),
-            Cell(one.share),
-            Cell(one.sd),
-            Cell(one.hidden),
-            _bar(one),
-        ]
-        for one in books.lines
+        replace(row, look="" if one.baseline_ns else "zero")
+        for row, one in zip(made.rows, there, strict=False)
     ]
-    sd = "" if report.step.sd_ns is None else books.scale.number(report.step.sd_ns)
-    foot = [Cell("step"), Cell(books.total, report.step.mean_ns), Cell("100.00 %"), Cell(sd), Cell(), Cell()]
-    kept = [at for at in range(len(heads)) if any(row[at].text for row in rows)]
-    listed = [
-        Row([row[at] for at in kept], look="" if row[-1].text or row[-1].bars else "zero") for row in rows
-    ]
-    return Table(
-        "bars", say("show_parts"), [heads[at] for at in kept], listed, books.scale.unit, foot=Row([foot[at] for at in kept]), look="plain bars",
-    )  # fmt: skip
-
-
-def _bar(one: show_words.Line) -> Cell:
-    """As text where nothing is drawn."""
-    drawn = "\u2588" * round(_BAR * one.bar)
-    return Cell(drawn, bars=(one.bar,), swatch=one.row.category) if one.row.ns else Cell()
+    heads = [replace(head, text="", look="spare") if head.look == "twin" else head for head in made.heads]
+    return replace(made, heads=heads, rows=rows, foot=made.rows[-1])
 
 
 def _waits(report: Show, top: int) -> list[Section]:
-    if not report.idle:
+    found = sections.waits(report)
+    if found is None:
         return []
-    shown = report.idle[:top]
-    scale = units.scale_for([one.ns for one in shown])
-    items: list[Sequence[Span]] = []
-    for one in shown:
-        facts = [f"{units.share(one.share)} of the step", *show_words.facts(one)]
-        item: list[Span] = [
-            Strong(words.sentence(one.title)),
-            f": {scale.time(one.ns)}, {'; '.join(facts)}",
-        ]
-        for number, (name, value) in enumerate(show_words.elsewhere(one)):
-            lead = ", " if number else "; at "
-            item += [f"{lead}{name} ", Code(value)]
-        items.append(item)
-    left = len(report.idle) + report.idle_left_out - len(shown)
-    more: list[Block] = (
-        [Line([f"{left} more are in the JSON (", Code("idle"), ")."], "note")] if left > 0 else []
-    )
-    return [Section("", show_words.waits(report), [Items(items), *more])]
+    tables = (one for one in found.blocks if isinstance(one, Table))
+    return [replace(found, blocks=[replace(flattened(one, top), caption="") for one in tables])]

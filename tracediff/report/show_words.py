@@ -1,106 +1,35 @@
-"""The report of one capture in words and printed figures, for every output.
-
-The accounting is printed to the nanosecond, so that its rows add up to the printed step: the last digit goes to
-the largest remainders. Rounded further, as elsewhere in a report, each row is what it is by itself.
-"""
+"""The report of one capture in words, for every output."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tracediff.model.causes import SURELY
-from tracediff.model.show import IdleCause, Show, ShowCategory
-from tracediff.report import names, palette, units, words
+from tracediff.model.show import IdleCause, Show
+from tracediff.report import names, units, words
 from tracediff.report.causes import idle_named
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE
 
-_NS, _US = units.Scale("us", 1_000, 3), units.Scale("ms", 1_000_000, 3)  # of the accounting, to the ns or us
-_LONG = 1e9  # ns, from which a step is printed to the us
 FACTS = {
     "gpu": "GPU", "gpu_count": "GPUs", "driver": "driver", "cuda": "CUDA", "nsys": "nsys", "schema": "export schema",
     "clocks": "maximum clocks", "graph_mode": "CUDA graphs traced by",
 }  # fmt: skip
 
 
-def apportion(values: Sequence[float], total: float, quantum: float) -> list[int]:
-    """Round each value, in whole quanta, so that they add up to the rounded total (largest remainders)."""
-    exact = [value / quantum for value in values]
-    parts = [math.floor(value) for value in exact]
-    missing = round(total / quantum) - sum(parts)
-    order = sorted(range(len(exact)), key=lambda place: (parts[place] - exact[place], place))
-    for place in order[: max(missing, 0)]:
-        parts[place] += 1
-    return parts
+def busy(report: Show) -> str:
+    """The time of a step with GPU work, and its part of it."""
+    return _part(report, report.step.mean_ns - report.step.idle_ns)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A category as it is printed. `bar`: of the longest, 0 to 1."""
-
-    row: ShowCategory
-    label: str
-    time: str  # in the unit of the accounting
-    share: str
-    sd: str  # '' with one run
-    hidden: str  # '' where the cause has none
-    bar: float
+def idle(report: Show) -> str:
+    """The time of a step without."""
+    return _part(report, report.step.idle_ns)
 
 
-@dataclass(frozen=True)
-class Books:
-    """The printed accounting: `lines` add up to `total`. The headline, rounded: step, busy and idle time with units."""
-
-    scale: units.Scale
-    lines: list[Line]
-    total: str
-    step: str
-    busy: str
-    idle: str
-
-    @property
-    def by_category(self) -> dict[str, Line]:
-        """The lines by their category."""
-        return {line.row.category: line for line in self.lines}
-
-
-def books(report: Show) -> Books:
-    """Print the accounting."""
-    rows, step = report.accounting, report.step
-    scale = _NS if step.mean_ns < _LONG else _US
-    times = apportion([row.ns for row in rows], step.mean_ns, scale.factor / 10**scale.decimals)
-    shares = apportion([row.share for row in rows], 1.0, 0.0001)
-    longest = max((row.ns for row in rows), default=0.0) or 1.0
-    lines = [
-        Line(
-            row,
-            palette.category(row.category).label,
-            _write(time, row.ns, scale.decimals),
-            f"{_write(share, row.share, 2)} %",
-            "" if row.sd_ns is None else scale.number(row.sd_ns),
-            "" if row.hidden_ns is None else scale.number(row.hidden_ns),
-            row.ns / longest,
-        )
-        for row, time, share in zip(rows, times, shares, strict=True)
-    ]
-    head = units.scale_for([step.mean_ns])
-    busy, idle = (
-        f"{head.time(ns)} ({ns / step.mean_ns:.1%})".replace("%", " %") if step.mean_ns else head.time(ns)
-        for ns in (step.mean_ns - step.idle_ns, step.idle_ns)
-    )
-    return Books(
-        scale, lines, _write(sum(times), step.mean_ns, scale.decimals), head.time(step.mean_ns), busy, idle
-    )
-
-
-def _write(quanta: int, value: float, decimals: int) -> str:
-    if value == 0:
-        return "0"
-    if quanta == 0:
-        return f"<{10**-decimals:.{decimals}f}"
-    return f"{quanta / 10**decimals:,.{decimals}f}"
+def _part(report: Show, ns: float) -> str:
+    scale = units.scale_for([report.step.mean_ns])
+    return f"{scale.time(ns)} ({units.share(ns, report.step.mean_ns)})"
 
 
 def waits(report: Show) -> str:
@@ -243,29 +172,9 @@ def place(cause: IdleCause) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
-def elsewhere(cause: IdleCause) -> list[tuple[str, str]]:
-    """Those that the title does not name."""
-    return [(name, value) for name, value in place(cause) if value not in cause.title]
-
-
-def facts(cause: IdleCause) -> list[str]:
-    """How often, on which rank, and where its longest piece is."""
-    return [f"{units.count(cause.count_per_step)} per step", *filter(None, (on_rank(cause), longest(cause)))]
-
-
 def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
         return ""
     size = units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)
     return say("mostly_on_rank", rank=f"{cause.on_rank}", size=size)
-
-
-def longest(cause: IdleCause) -> str:
-    """Say where the longest piece of a cause is; '' where none was kept."""
-    if cause.longest is None:
-        return ""
-    ns = cause.longest.end_ns - cause.longest.start_ns
-    pattern = "longest_piece_of_any" if cause.longest.step is None else "longest_piece"
-    size = units.scale_for([ns]).time(ns)
-    return say(pattern, size=size, step=f"{cause.longest.step}", run=cause.longest.run)

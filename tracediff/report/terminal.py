@@ -14,6 +14,7 @@ from tracediff.report import (
     phrases,
     remarks,
     sections,
+    units,
     waterfall,
     words,
     workloads,
@@ -70,12 +71,13 @@ def _verdict(result: Result, console: Console) -> None:
     for text in (workloads.step_share(result), workloads.mix_note(result), *workloads.left_out(result)):
         if text:
             print_line(console, (text, "dim"))
-    labels = f"baseline {result.inputs.baseline.label}, candidate {result.inputs.candidate.label}"
+    inputs = result.inputs
+    labels = say("labels", baseline=inputs.baseline.label, candidate=inputs.candidate.label)
     print_line(console, (labels, "dim"))
     for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
         if runs := words.run_names(side):
             listed = ", ".join(shorten(run_name(run), 60) for run in runs)
-            print_line(console, (f"runs of the {name}: {listed}", "dim"), hang=2)
+            print_line(console, (say("runs_of", side=name, runs=listed), "dim"), hang=2)
 
 
 def _waterfall(result: Result, console: Console) -> None:
@@ -96,7 +98,9 @@ def _findings(result: Result, console: Console, top: int) -> None:
         print_numbered(console, findings.cause(result, one, scale), top)
     print_more(console, len(causes) - len(shown))
     if small:
-        print_line(console, (words.smaller(len(small)), "dim"), hang=2)
+        print_line(
+            console, (say("smaller_ones", causes=units.counted(len(small), "smaller cause")), "dim"), hang=2
+        )
     for text in phrases.remarks(result):
         print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)
 

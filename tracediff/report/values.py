@@ -20,7 +20,8 @@ from tracediff.report.escape import shorten
 
 Value = Callable[[Any, "Context"], Any]
 _SHARED = {"ns", "times", "signed", "delta", "interval"}  # kinds of times on the scale of the whole table
-_LEFT = {"name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes", "said", "bars"}  # fmt: skip
+_SURE = {"level", "tested", "verdict"}  # kinds that say how sure a row is
+_LEFT = {"verdict", "name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes", "said", "bars"}  # fmt: skip
 _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "name between", "match": "match", "interval": "ci",
           "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
 _BLANK = Cell()
@@ -112,17 +113,21 @@ def table(
     *,
     title: str = "",
     ordered: bool = False,
+    scale: units.Scale | None = None,
     ids: Callable[[Any], str] = lambda row: "",
     **settings: Any,
 ) -> Table:
-    """The first rows of a table. ordered: by the size of what they changed by; ids: their anchors; settings: as those of `Table`."""
+    """The first rows of a table. ordered: by the size of what they changed by; ids: their anchors.
+
+    scale: of its times, else that of the largest; settings: as those of `Table`.
+    """
     shown = rows[:limit]
     columns = [_Filled(one, shown, context) for one in spec.columns if _applies(one, context)]
     columns = [one for one in columns if one.holds]
-    scale = units.scale_for(
+    scale = scale or units.scale_for(
         [ns for one in columns if one.column.kind in _SHARED for ns in one.numbers if ns is not None]
     )
-    levels = any(one.column.kind in ("level", "tested") for one in columns)
+    levels = any(one.column.kind in _SURE for one in columns)
     tested = any(one.column.kind == "tested" for one in columns)
     heads: list[Head] = []
     cells: list[list[Cell]] = [[] for _ in shown]
@@ -343,9 +348,9 @@ def _match(item: str, scale: units.Scale, row: Any) -> Cell:
     return Cell(item, small="" if sure else f"{row.confidence:.2f}", title=f"confidence {row.confidence:.2f}")
 
 
-def _list(item: Sequence[str], scale: units.Scale, row: Any) -> Cell:
+def _list(item: Sequence[str | int], scale: units.Scale, row: Any) -> Cell:
     more = len(item) - _LISTED
-    listed = ", ".join(shorten(one, 48) for one in item[:_LISTED])
+    listed = ", ".join(shorten(str(one), 48) for one in item[:_LISTED])
     return Cell(listed, code=True, small=f"and {more} more" if more > 0 else "")
 
 
@@ -395,6 +400,7 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "status": lambda item, scale, row: Cell(item, mark=f"st st-{item}"),
     "level": _level_cell,
     "tested": _tested,
+    "verdict": lambda item, scale, row: Cell(item),
     "yes": lambda item, scale, row: Cell("yes" if item else "no"),
     "spread": _spread,
     "interval": _interval,

@@ -20,7 +20,7 @@ from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
-from tracediff.report.causes import CAUSES, OUTSIDE, at, part_kinds, run_name
+from tracediff.report.causes import CAUSES, OUTSIDE, at, part_kinds
 from tracediff.report.grammar import say
 
 
@@ -285,16 +285,13 @@ def sides_are(finding: Finding) -> str:
 
 
 def steps_note(result: Result) -> str:
-    """What the rows of phases are: `a repeat: 95 %; 4 + 5 runs, 520 + 650 compared steps`."""
-    step, of_steps = result.step, unit(result) == "step"
-    text = f"{units.pair(step.runs.baseline, step.runs.candidate)} runs"
-    if result.verdict != "not_comparable":
-        text = f"a repeat: 95 % interval of the change; {text}"
-    if not of_steps:
-        return text
-    several = len([one for one in result.phases if one.typical]) > 1
-    note = f"; {WHOLE}: their mean with rare steps and first uses" if several else ""
-    return f"{text}, {units.pair(step.steps.baseline, step.steps.candidate)} compared steps{note}"
+    """What the rows of phases are: `a repeat: 95 % interval of the change; 4 + 5 runs, 520 + 650 compared steps`."""
+    step, captures = result.step, unit(result) != "step"
+    slots = {"runs": units.pair(step.runs.baseline, step.runs.candidate)}
+    slots["steps"] = units.pair(step.steps.baseline, step.steps.candidate)
+    if result.verdict == "not_comparable":
+        return say("note_of_captures" if captures else "note_of_steps", **slots)
+    return say("note_repeat_of_captures" if captures else "note_repeat_of_steps", **slots)
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -307,12 +304,6 @@ def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
 
     found = [(one, counts(one)) for one in result.findings]
     return [one for one, yes in found if yes], [one for one, yes in found if not yes]
-
-
-def smaller(count: int) -> str:
-    """`12 smaller ones, which may be noise, are in the HTML report and the JSON`."""
-    which = "smaller one, which may be noise, is" if count == 1 else "smaller ones, which may be noise, are"
-    return f"{count} {which} in the HTML report and the JSON"
 
 
 def evidence(finding: Finding, result: Result) -> str:
@@ -383,25 +374,12 @@ def unit(result: Result) -> str:
 
 
 def held(result: Result, finding: Finding) -> str:
-    """`in all 5 runs`, `in 1 of 5 runs: B3`, `in 4 of 5 runs, not in B3`; empty with one run on a side."""
+    """`in 4 of 5 runs`: of the candidate; empty with one run on a side."""
     phase = next((one for one in result.phases if one.phase == finding.where.phase), None)
     found, runs = finding.held, (phase and phase.runs) or result.step.runs  # less those that are left out
     if found is None or min(runs.baseline, runs.candidate) < 2:
         return ""
-    mine = [run.name for run in result.inputs.candidate.runs]
-    odd = [run_name(one) for one in found.odd if one in mine]
-    pattern, names = ("held_not_in" if odd else "held_some"), odd
-    if found.candidate >= runs.candidate:
-        pattern = "held_all"
-    elif 2 * found.candidate <= runs.candidate:
-        out = {one.run for row in result.phases for one in row.odd_runs if one.left_out}
-        names = [run_name(one) for one in mine if one not in found.odd and one not in out]
-        pattern = "held_in" if names else "held_some"
-    text = say(pattern, count=f"{found.candidate}", runs=f"{runs.candidate}", names=", ".join(names))
-    before = [run_name(one) for one in found.odd if one not in mine]
-    if found.baseline < runs.baseline and before:
-        return say("held_baseline", held=text, names=", ".join(before))
-    return text
+    return say("held", count=f"{min(found.candidate, runs.candidate)}", runs=f"{runs.candidate}")
 
 
 def explains(finding: Finding, result: Result) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tracediff.model import Result, Stratum
@@ -18,23 +17,21 @@ _SIDES = ("baseline", "candidate")
 
 
 class _Why(NamedTuple):
-    """Why steps of a workload are in no mean: as a clause, of several workloads, in brackets."""
+    """Why steps of a workload are in no mean: as a clause, and of several workloads."""
 
     clause: str
     several: str
-    short: str
 
 
 _WHY = {
-    "irregular": _Why(", without a regular phase", "without a regular phase", "no regular phase"),
-    "baseline_only": _Why(", which the candidate never ran", "of workloads that the candidate never ran", "the candidate has none"),
-    "candidate_only": _Why(", which the baseline never ran", "of workloads that the baseline never ran", "the baseline has none"),
-    "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched", "other GPU work"),
-    "none_typical": _Why(", of whose workload a side has no typical step", "of workloads of which one side has no typical step", "no typical step"),
+    "irregular": _Why(", without a regular phase", "without a regular phase"),
+    "baseline_only": _Why(", which the candidate never ran", "of workloads that the candidate never ran"),
+    "candidate_only": _Why(", which the baseline never ran", "of workloads that the baseline never ran"),
+    "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched"),
+    "none_typical": _Why(", of whose workload a side has no typical step", "of workloads of which one side has no typical step"),
     "first_use": _Why(
-        ", in which kernels run for the first time", "in which kernels run for the first time", "first use of kernels",
-    ),
-    "": _Why("", "of several workloads", ""),
+        ", in which kernels run for the first time", "in which kernels run for the first time"),
+    "": _Why("", "of several workloads"),
 }  # fmt: skip
 _LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
 
@@ -107,9 +104,7 @@ def _called(stratum: Stratum) -> str:
 
 def _why(stratum: Stratum) -> _Why:
     """An older result may have other reasons."""
-    return _WHY.get(
-        stratum.reason, _Why(f": {stratum.reason}", "of several workloads", stratum.reason.replace("_", " "))
-    )
+    return _WHY.get(stratum.reason, _Why(f": {stratum.reason}", "of several workloads"))
 
 
 def _summed(strata: Sequence[Stratum]) -> str:
@@ -164,14 +159,11 @@ def mix_note(result: Result) -> str:
     parts = {
         "raw_equal": mix.speed_ns,
         "raw_mix": mix.batch_mix_ns,
-        _first_uses_moved(result): mix.first_uses_ns,
+        "raw_first_uses": mix.first_uses_ns,
         "raw_left": mix.not_compared_ns,
     }
-    slots = {"steps_before": f"{step.steps.baseline:,}", "steps_after": f"{step.steps.candidate:,}"}
-    if mix.starts is not None:
-        slots |= {"before": f"{mix.starts.baseline:,}", "after": f"{mix.starts.candidate:,}"}
     said = [
-        say(pattern, size=prose.signed(value), **slots)
+        say(pattern, size=prose.signed(value))
         for pattern, value in parts.items()
         if prose.size(mix.baseline_raw_ns + value) != prose.size(mix.baseline_raw_ns)
     ]
@@ -182,16 +174,9 @@ def mix_note(result: Result) -> str:
     return say("raw_means", step=words.unit(result), both=both, change=change, parts=", ".join(said))
 
 
-def _first_uses_moved(result: Result) -> str:
-    """That more or fewer steps have first uses of kernels; where that went the other way than their time, other steps have them."""
-    starts, steps, ns = result.mix.starts, result.step.steps, result.mix.first_uses_ns
-    if starts is None:
-        return "raw_first_uses"
-    rate = starts.candidate * steps.baseline - starts.baseline * steps.candidate
-    return "raw_other_uses" if rate * ns <= 0 else "raw_more_uses" if ns > 0 else "raw_fewer_uses"
-
-
-# What share of each side's step time the numbers speak of: a bar a side, with names beside it.
+def compared(result: Result) -> list[str]:
+    """What the numbers speak of, and what they leave out; a sentence too where that is nothing."""
+    return [text for text in (step_share(result), *left_out(result)) if text] or [say("all_compared")]
 
 
 def step_share(result: Result) -> str:
@@ -205,63 +190,6 @@ def step_share(result: Result) -> str:
         pattern = "without_runs" if len(runs) > 1 else "without_run"
         said.append(say(pattern, whose=text, names=", ".join(sorted(runs))) if runs else text)
     return say("compared", shares=" and ".join(said))
-
-
-@dataclass(frozen=True)
-class Left:
-    """A part of a side's step time that is not compared, 0 to 1, and what it is."""
-
-    share: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Side:
-    """A bar: `share` of the side's step time is compared, 0 to 1; the parts of the rest, the largest first."""
-
-    name: str
-    share: float
-    left: list[Left]
-
-    @property
-    def percent(self) -> str:
-        """`71 %`; never `100 %` where something is left out."""
-        return ">99.9 %" if self.left and self.share >= 0.9995 else units.share(self.share)
-
-
-def sides(result: Result) -> list[Side]:
-    """Return the bar of each side; empty where nothing was compared or an older result does not know the shares."""
-    known = all(one.baseline_share is not None for one in result.strata)
-    return [_side(result, side) for side in _SIDES] if known and result.verdict != "not_comparable" else []
-
-
-def _side(result: Result, name: str) -> Side:
-    share = getattr(result.step.time_share, name)
-    out = [(_share(one, name), one) for one in result.strata if not one.compared]
-    strata = sorted((pair for pair in out if pair[0] > 0), key=lambda pair: -pair[0])
-    named = [pair for pair in strata[:NAMED] if pair[0] >= SURELY or len(strata) == 1]
-    left = [Left(size, _workload(one)) for size, one in named]
-    if more := strata[len(named) :]:
-        text = units.counted(len(more), "more workload" if named else "workload")
-        text = say("without_counterpart", workloads=text)
-        left.append(Left(sum(size for size, _ in more), text))
-    rest = 1.0 - share - sum(one.share for one in left)
-    left.append(Left(rest, _runs(result, name)))
-    seen = [one for one in left if units.share(one.share) != units.share(0.0)]
-    return Side(name, share, sorted(seen, key=lambda one: -one.share))
-
-
-def _workload(stratum: Stratum) -> str:
-    why = _why(stratum).short
-    return workload_name(stratum, " with ").replace("step", "steps", 1) + (f" ({why})" if why else "")
-
-
-def _runs(result: Result, side: str) -> str:
-    """What the steps are of that no workload accounts for: those of runs that are left out."""
-    names = _odd_runs(result, side)
-    if not names:
-        return say("other_steps")
-    return say("odd_runs" if len(names) > 1 else "odd_run", names=", ".join(names))
 
 
 def _odd_runs(result: Result, side: str) -> list[str]:

@@ -37,22 +37,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A drawing, and which point lies where: `points` evenly from `left` on, `step` px apart."""
-
-    measure: str
-    svg: Markup
-    points: list[int]
-    left: float
-    step: float
-
-
-@dataclass(frozen=True)
 class Group:
     """The charts of one program."""
 
     segments: list[Segment]
-    charts: list[Chart]
+    charts: list[Markup]
     charts_left_out: int
 
 
@@ -82,7 +71,7 @@ def _wanted(segment: Segment) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _chart(history: History, segments: Sequence[Segment], name: str, points: list[int]) -> Chart:
+def _chart(history: History, segments: Sequence[Segment], name: str, points: list[int]) -> Markup:
     rows = [(segment, row) for segment in segments for row in segment.series if row.measure == name]
     values = [value for _, row in rows for value in row.values]
     low, high = min(values, default=0.0), max(values, default=1.0)
@@ -107,7 +96,7 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     out.height = bottom + ROW
     changes = sum(one.measure == name for segment in segments for one in segment.changes)
     out.description = f"{name} over {len(values)} points, {changes} changes of level"
-    return Chart(name, Markup(out.svg()), points, AXIS, (right - AXIS) / last)
+    return Markup(out.svg())
 
 
 def _draw_series(axes: Axes, segment: Segment, row: SeriesRow, place: Mapping[int, int]) -> None:
