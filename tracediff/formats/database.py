@@ -1,7 +1,6 @@
 """A DuckDB connection that can read SQLite files without any network.
 
-The scanner comes from the package `duckdb-extension-sqlite-scanner`, built and signed for exactly the pinned
-DuckDB; its signature is verified on loading and unsigned extensions stay forbidden.
+The scanner comes from the package `duckdb-extension-sqlite-scanner`, built for exactly the pinned DuckDB.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 
 _FIXED_WIDTH = 1 << 24  # characters in a column at most
-_polars_lock = threading.Lock()
 
 
 def packaged_scanner() -> Path | None:
@@ -53,7 +50,14 @@ def connect(
     they are made (an NVTX row takes some 6 bytes of the 57 that it takes in memory); it is of no use once closed.
     Raises `TracediffError` (scanner-missing, bad-limit) with the fix.
     """
-    config: dict[str, Any] = {"preserve_insertion_order": False, "autoinstall_known_extensions": False}
+    config: dict[str, Any] = {
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        # No SQL of a user runs here, and whoever can write beside DuckDB's own library needs no extension: the signature of the
+        # scanner's 35 MB would take 0.1 s of every small comparison.
+        "allow_unsigned_extensions": packaged_scanner() is not None,
+    }
     if threads == 1:
         config["threads"] = 1  # now: the threads of all processors would be started first
     db = duckdb.connect(":memory:" if file is None else str(file), config=config)
@@ -81,10 +85,7 @@ _idle: list[duckdb.DuckDBPyConnection] = []
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
-    """A database of one thread for a small export: one that `reuse` was given, or a new one.
-
-    Each new one checks the signature of the scanner's 35 MB: 0.1 s, as long as reading a small export takes.
-    """
+    """A database of one thread for a small export: one that `reuse` was given, or a new one."""
     try:
         db = _idle.pop()
     except IndexError:
@@ -165,31 +166,16 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
 
 
 def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] = ()) -> pl.DataFrame:
-    """The rows of a query as a polars frame, by way of numpy: DuckDB's own conversion would need pyarrow.
+    """The rows of a query as a polars frame.
 
-    Integers become Int64, floats Float64, booleans Boolean, everything else String; SQL NULL becomes null.
+    Integers become Int64, other numbers Float64, booleans Boolean, everything else String; SQL NULL becomes null.
     """
-    import numpy as np
     import polars as pl
 
-    with _polars_lock:  # polars imports numpy when it first meets an array, which two threads at once break
-        pl.Series(np.empty(0))
-    columns = {}
-    for name, values in db.execute(query, list(parameters)).fetchnumpy().items():
-        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-        data = np.ma.getdata(values)
-        if data.dtype.kind in "iu":
-            column = pl.Series(name, data.astype(np.int64))
-        elif data.dtype.kind == "f":
-            column = pl.Series(name, data.astype(np.float64))
-        elif data.dtype.kind == "b":
-            column = pl.Series(name, data)
-        else:
-            column = pl.Series(name, data.tolist(), dtype=pl.String)
-        if missing is not None and missing.any():
-            column = column.set(pl.Series(missing), None)
-        columns[name] = column
-    return pl.DataFrame(columns)
+    of = pl.selectors
+    return pl.DataFrame(db.sql(query, params=list(parameters))).cast(
+        {of.integer(): pl.Int64, of.float() | of.decimal(): pl.Float64}
+    )
 
 
 def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
