@@ -6,6 +6,7 @@ All three are read off the same tables. `normalise` is the key of the matching t
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -214,6 +215,8 @@ def _demangle(text: str) -> str | None:
 _MAX_PASSES = 6
 # Families and categories are decided by the start of a template; no real one is as long.
 RULE_CHARS = 2000
+# Names whose templates are kept: a capture asks for each of its hundred some ten times.
+_NAMES = 1024
 # Real identifiers reach some 3,000 characters (CuTe DSL); one that is longer than this is left as it is.
 _LONGEST_IDENTIFIER = 16_384
 
@@ -321,6 +324,7 @@ _COUNTER = re.compile(r"(?:\d+|0d[0-9dec]+|myl\d+|)\Z")  # 0d1d2de: specialised 
 _NUMBERED_KERNEL = re.compile(r"(.*kernel)\d+\Z", re.DOTALL)
 
 
+@functools.lru_cache(maxsize=_NAMES)
 def normalise(name: str) -> str:
     """Return the template that a kernel name is an instance of, as `scope::function` or `...<operation>`.
 
