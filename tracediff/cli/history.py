@@ -169,7 +169,12 @@ def _dated(commit: str, when: str | None, repo: Path) -> tuple[str, str]:
 
     known = identify(repo, commit)
     if known is None and not COMMIT.match(commit):
-        raise click.BadParameter("7 to 64 hexadecimal digits, or a commit of --repo", param_hint="--commit")
+        raise TracediffError(
+            "history-commit",
+            f"{commit!r} is no commit of the repository in {repo}, and not 7 to 64 hexadecimal digits",
+            fix="--commit $(git rev-parse HEAD), or --repo PATH",
+            exit_code=2,
+        )
     if when is not None:
         return (known[0] if known else commit), _utc(when)
     if known is None:

@@ -491,7 +491,8 @@ def gil(sides: Sequence[Side], standardised: StandardisedMeans) -> Gil:
         return Gil([], [])
     pairs = standardised.rows("aligned_gil_pair")
     return Gil(
-        _rows(GilRow, standardised.rows("aligned_gil")), _rows(GilPairRow, pairs, holder_range="holder_place")
+        _rows(GilRow, standardised.rows("aligned_gil"), phase="steps"),
+        _rows(GilPairRow, pairs, holder_range="holder_place"),
     )
 
 

@@ -168,13 +168,13 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
 def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] = ()) -> pl.DataFrame:
     """The rows of a query as a polars frame.
 
-    Integers become Int64, other numbers Float64, booleans Boolean, everything else String; SQL NULL becomes null.
+    Integers become Int64 (a hash of 64 bits keeps its bits), other numbers Float64, booleans Boolean, everything else String; SQL NULL becomes null.
     """
     import polars as pl
 
     of = pl.selectors
-    return pl.DataFrame(db.sql(query, params=list(parameters))).cast(
-        {of.integer(): pl.Int64, of.float() | of.decimal(): pl.Float64}
+    return pl.DataFrame(db.sql(query, params=list(parameters))).with_columns(
+        of.integer().cast(pl.Int64, wrap_numerical=True), (of.float() | of.decimal()).cast(pl.Float64)
     )
 
 

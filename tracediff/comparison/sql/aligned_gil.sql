@@ -1,7 +1,7 @@
 -- aligned_gil: who held Python's global interpreter lock (GIL) and who waited for it, both sides by thread role and phase, per step. The
 -- longest waits first.
 --   thread               VARCHAR  role of the thread
---   phase                VARCHAR  of the steps
+--   steps                VARCHAR  which steps: those of this phase
 --   baseline_hold_ns     DOUBLE   time it held the GIL per step; NULL, as all of a side that did not trace the GIL
 --   baseline_wait_ns     DOUBLE   time it waited for the GIL per step
 --   baseline_exposed_ns  DOUBLE   the part of the waits that kept a GPU idle
@@ -20,7 +20,7 @@ WITH of_thread AS (
     GROUP BY ALL
 )
 SELECT
-    thread, phase,
+    thread, phase AS steps,
     CASE WHEN k.baseline THEN coalesce(b_hold, 0) END AS baseline_hold_ns,
     CASE WHEN k.baseline THEN coalesce(b_wait, 0) END AS baseline_wait_ns,
     CASE WHEN k.baseline THEN coalesce(e.baseline_idle_ns, 0) END AS baseline_exposed_ns,
@@ -28,4 +28,4 @@ SELECT
     CASE WHEN k.candidate THEN coalesce(c_wait, 0) END AS candidate_wait_ns,
     CASE WHEN k.candidate THEN coalesce(e.candidate_idle_ns, 0) END AS candidate_exposed_ns
 FROM of_thread LEFT JOIN gil_exposed AS e USING (thread, phase) CROSS JOIN (FROM captured WHERE kind = 'gil') AS k
-ORDER BY greatest(coalesce(baseline_wait_ns, 0), coalesce(candidate_wait_ns, 0)) DESC, thread, phase;
+ORDER BY greatest(coalesce(baseline_wait_ns, 0), coalesce(candidate_wait_ns, 0)) DESC, thread, steps;
