@@ -146,9 +146,10 @@ class Describe:
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
         self._ranks = measured.frame.steps["rank"].n_unique()
-        self._idle = layout.idle_rows.with_columns(
-            phase=measured.frame.steps["phase"].gather(layout.idle_rows["step"])
-        )
+        of_phase = measured.frame.steps["phase"].gather(layout.idle_rows["step"])
+        idle = layout.idle_rows.with_columns(phase=of_phase)
+        self._none = idle.clear()
+        self._idle = idle.partition_by("cell", "phase", as_dict=True, maintain_order=True)
 
     def differs(self, one: Judgement) -> bool:
         """Whether every typical step launches another number of some kernel of the place."""
@@ -174,7 +175,7 @@ class Describe:
         m, cell = self._m, one.place.cells[0]
         key = self._key[cell]
         phase = one.phase.steps.phase
-        mine = self._idle.filter(pl.col("cell") == cell, pl.col("phase") == phase)
+        mine = self._idle.get((cell, phase), self._none)
         weight = pl.Series(one.phase.steps.mean[mine["step"].to_numpy()])
         events = mine.with_columns(value=pl.col("count") * weight).group_by("side").agg(pl.col("value").sum())
         count = dict(events.iter_rows())
@@ -452,8 +453,10 @@ def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
 def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:
     """The longest piece on each side, the candidate's first."""
     found = []
+    of_side = longest["side"].to_list()
     for side in (1, 0):
-        for row in longest.filter(pl.col("side") == side).head(1).iter_rows(named=True):
+        if side in of_side:
+            row = longest.row(of_side.index(side), named=True)
             run = sides[side].runs[row["run"]].name
             found.append(Moment(SIDES[side], run, row["start"], row["end"], step=row["number"]))
     return found

@@ -124,15 +124,18 @@ def _seen(sides: Sequence[Side], frame: Frame) -> _Seen:
         captured[kind] = all(side.captured(kind) for side in sides[:2])
     frames = []
     for *place, part in parts_of(sides[:2]):
+        counts = []
         for items, table in _counted(part, captured, whole_kernels=known.kernels, calls=known.calls):
             ids = np.array(
                 [-1 if one is None else number.setdefault(one, len(number)) for one in items], np.int64
             )
-            item = ids[table["what"].to_numpy()]
-            kept = table.with_columns(item=pl.Series(item)).filter(pl.Series(item >= 0))
+            item = pl.Series(ids[table["what"].to_numpy()])
+            kept = table.lazy().select("period", "count", "bytes", item=item).filter(pl.col("item") >= 0)
             if len(named := ids[ids >= 0]) > len(set(named.tolist())):  # several are one item
                 kept = kept.group_by("period", "item").agg(pl.col("count", "bytes").sum())
-            frames.append(tagged(kept.select("period", "item", "count", "bytes"), *place))
+            counts.append(kept.select("period", "item", "count", "bytes"))
+        if counts:
+            frames.append(tagged(pl.concat(counts).collect(), *place))
     schema = {"step": pl.Int64, "item": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
     if not frames:
         return _Seen([], pl.DataFrame(schema=schema))

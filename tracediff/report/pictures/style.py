@@ -89,8 +89,10 @@ def canvas() -> Iterator[None]:
     logging.getLogger("matplotlib").setLevel(
         logging.ERROR
     )  # where its cache of fonts stands is no news of ours
-    import matplotlib
+    import matplotlib.artist
 
+    # the help on the properties of each class, which nobody reads here, would take half of the time of the import
+    matplotlib.artist.kwdoc = lambda _: ""  # type: ignore[assignment]
     plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
     settings: dict[Any, Any] = {**plain, **_settings()}
     with _ONE_AT_A_TIME, matplotlib.rc_context(settings), warnings.catch_warnings():
