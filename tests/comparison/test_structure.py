@@ -115,6 +115,11 @@ CASES = {
         [kernel(), kernel("cutlass_tf32_gemm")],
         [("dtype", "gemm", 1, 1), ("kernel", "cutlass_bf16_gemm", 1, 0), ("kernel", "cutlass_tf32_gemm", 0, 1)],
     ),
+    "another algorithm of NCCL": (
+        [kernel(), kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), kernel("ncclDevKernel_AllGather_RING_LL")],
+        [kernel(), kernel("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"), kernel("ncclDevKernel_AllGather_RING_LL")],
+        [("algorithm", "all-reduce", 1, 1)],
+    ),
     "graphs": (
         [kernel(), kernel("norm"), kernel("head")],
         [graph("gemm", "norm"), kernel("head")],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from tests.kernels import samples as k
-from tracediff.kernels.names import CATEGORIES, category, is_communication, normalise
+from tracediff.kernels.names import CATEGORIES, category, collective, is_communication, normalise
 
 TRT = "void tensorrt_llm::kernels::"
 NAMES = {
@@ -201,3 +201,27 @@ def test_a_template_has_one_category(name: str) -> None:
     assert found in CATEGORIES
     assert category(normalise(name)) == found
     assert is_communication(name) == (found == "communication")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            ("all-reduce", "RING"),
+        ),
+        ("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL", ("all-reduce", "TREE")),
+        ("ncclDevKernel_AllGather_RING_LL", ("all-gather", "RING")),
+        ("ncclDevKernel_AllReduce_Sum_f32_NVLS_SIMPLE", ("all-reduce", "NVLS SIMPLE")),  # exact names
+        (
+            "ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*, unsigned long, ncclWork*)",
+            ("all-reduce", "RING LL"),
+        ),
+        ("ncclKernel_AllReduce_TREE_LL128_Sum_float", ("all-reduce", "TREE LL128")),
+        ("ncclDevKernel_SendRecv", ("", "")),
+        ("all_reduce_ring", ("", "")),
+    ],
+)
+def test_algorithms_of_nccl_in_names(name, said):
+    """Of one kernel that stands for many protocols (NCCL 2.19 on) none is told."""
+    assert collective(name) == said

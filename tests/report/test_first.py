@@ -357,6 +357,9 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("copies", 3, 3, name="[memcpy HtoD]", memory="pageable", baseline_bytes=4e6, candidate_bytes=8e6), "memcpy HtoD (pageable) 4.0 MB -> 8.0 MB"),
         (counted("workload", 0.9, 0.6), "40 % of the launches have other grids (other work per step)"),
         (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),
+        (counted("algorithm", 64, 64, name="all-reduce", baseline_of=64, candidate_of=64, baseline_values=["RING"], candidate_values=["TREE"]), "all-reduce RING -> TREE in 64 of 64 launches per step"),
+        (counted("grid", 16, 16, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", baseline_values=["16,1,1 x 512,1,1"], candidate_values=["4,1,1 x 544,1,1"]),
+         "all-reduce with other channels or another protocol of NCCL (grid 16 x 512 -> 4 x 544)"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )  # fmt: skip

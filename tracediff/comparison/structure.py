@@ -26,7 +26,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.held import CERTAIN, Held, held
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.names import category
+from tracediff.kernels.names import category, collective
 from tracediff.model import StructureRow
 from tracediff.model.causes import SURELY
 from tracediff.stats.counts import fisher_exact
@@ -37,10 +37,11 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "synchronisations", "code_loads", "collections", "copies",
+    "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
+_MADE_OF = ("dtype", "algorithm")  # what kernels of one kind compute in, or send by
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -106,7 +107,7 @@ def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
 
     As many kernels of another data type change them all.
     """
-    change = max(row.baseline, row.candidate) if row.kind == "dtype" else abs(row.candidate - row.baseline)
+    change = max(row.baseline, row.candidate) if row.kind in _MADE_OF else abs(row.candidate - row.baseline)
     backend = (
         row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
     )
@@ -180,6 +181,8 @@ def _counted(
         yield [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named], table
         dtypes = [None if one is None else (category(one[0]), data_type(one[0])) for one in named]
         yield [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes], table
+        sent = [("", "") if one is None else collective(one[0]) for one in named]
+        yield [_Item("algorithm", name, shape=by) if name else None for name, by in sent], table
     counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
     of_gpu = ("graph_kernels", "streams", "copies")
     held = {
@@ -255,6 +258,8 @@ def _rows_of(
         return _row(frame, phase, held, kind, fields | more)
 
     yield from _workload(frame, phase, seen, held)
+    made_of = list(_made_of(frame, phase, seen, held, certain=certain))
+    other_ways = {row.name for row in made_of if row.kind == "algorithm"}  # their kernels came and went
     total = place.get(_Item("kernels"))
     found = held.differs & _material(frame, seen, held) if frame.once else held.differs
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, seen.items[at])]
@@ -265,7 +270,9 @@ def _rows_of(
         item = seen.items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
-        if item.kind in ("grid", "dtype") or at in all_in:
+        if item.kind in ("grid", *_MADE_OF) or at in all_in:
+            continue
+        if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
@@ -282,7 +289,7 @@ def _rows_of(
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
             yield row(at, "copies", **_bytes(held, at))
         yield from _grids(seen, held, place, row)
-    yield from _dtypes(frame, phase, seen, held, certain=certain)
+    yield from made_of
     yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
 
 
@@ -444,20 +451,27 @@ def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: _Made) -> Iter
             )  # fmt: skip
 
 
-def _dtypes(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
-    """Categories of which one data type has fewer kernels, whichever they are, and another one more."""
-    less: dict[str, dict[str, float]] = defaultdict(dict)
-    more: dict[str, dict[str, float]] = defaultdict(dict)
-    for at in np.flatnonzero(held.differs).tolist():
-        item, change = seen.items[at], held.after[at] - held.before[at]
-        if item.kind == "dtype":
-            (more if change > 0 else less)[item.name][item.shape] = abs(float(change))
-    for kind in sorted(less.keys() & more.keys()):
-        before, after = (max(sorted(one[kind]), key=lambda dtype: one[kind][dtype]) for one in (less, more))
+def _made_of(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
+    """Kernels of a kind of which one data type or algorithm has fewer, whichever they are, and another one more."""
+    less: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    more: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    every: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at, item in enumerate(seen.items):
+        every[item.kind, item.name].append(at)
+        change = held.after[at] - held.before[at]
+        if item.kind in _MADE_OF and held.differs[at]:
+            (more if change > 0 else less)[item.kind, item.name][item.shape] = abs(float(change))
+    for one in sorted(less.keys() & more.keys()):
+        before, after = (max(sorted(by[one]), key=lambda value: by[one][value]) for by in (less, more))
+        totals = {
+            "baseline_of": float(held.before[every[one]].sum()),
+            "candidate_of": float(held.after[every[one]].sum()),
+        }
         yield _row(
-            frame, phase, held, "dtype",
-            {"name": kind, "baseline": less[kind][before], "candidate": more[kind][after], "baseline_values": [before],
-             "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
+            frame, phase, held, one[0],
+            {"name": one[1], "baseline": less[one][before], "candidate": more[one][after], "baseline_values": [before],
+             "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1],
+             **(totals if one[0] == "algorithm" else {})},
         )  # fmt: skip
 
 

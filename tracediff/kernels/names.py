@@ -634,6 +634,26 @@ def category(name: str) -> str:
     return _category(normalise(name)[:RULE_CHARS])
 
 
+# NCCL's kernels. From NCCL 2.19 on one kernel stands for many: its name tells a tree from everything else, which goes by RING, and always
+# ends in LL (best_kernel in NCCL's generate.py); before, and in builds with exact names, algorithm and protocol are those that run.
+_COLLECTIVE = re.compile(
+    r"nccl(?P<shared>Dev)?Kernel_(?P<what>AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)"
+    r"(?:_[A-Za-z0-9]+)*?_(?P<algorithm>RING|TREE|NVLS_TREE|NVLS|COLLNET_\w+?|PAT)_(?P<protocol>LL128|LL|SIMPLE)(?![A-Z0-9])"
+)
+_SPELLED = {
+    "AllReduce": "all-reduce", "AllGather": "all-gather", "ReduceScatter": "reduce-scatter", "Broadcast": "broadcast", "Reduce": "reduce",
+}  # fmt: skip
+
+
+def collective(name: str) -> tuple[str, str]:
+    """Return which collective a kernel of NCCL runs, and its algorithm and protocol as far as the name tells them; ("", "") others."""
+    found = _COLLECTIVE.search(name[:RULE_CHARS])
+    if found is None:
+        return "", ""
+    protocol = "" if found["shared"] and found["protocol"] == "LL" else f" {found['protocol']}"
+    return _SPELLED[found["what"]], found["algorithm"] + protocol
+
+
 def is_communication(name: str) -> bool:
     """Tell whether a kernel's time is spent on other GPUs: collectives, all-to-all dispatch, barriers.
 

@@ -19,6 +19,7 @@ StructureKind = Literal[
     "allocations",
     "memory",
     "dtype",
+    "algorithm",
     "kernel",
     "grid",
     "ranges",
@@ -46,6 +47,9 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     memory                bytes: the most memory of the kind `name` that a process had on a device at once, within any step of any phase
     dtype                 kernels of the category `name` in the data type of `baseline_values` that went, and in that of `candidate_values`
                           that came
+    algorithm             launches of the collective `name` of NCCL, of `baseline_of` and `candidate_of` of it, by the algorithm of
+                          `baseline_values` that went, and by that of `candidate_values` that came: RING TREE NVLS ..., with the protocol
+                          where the kernel's name tells it; RING stands for all but trees from NCCL 2.19 on
     kernel                launches of the kernel `name`; 0: the side has none
     grid                  launches of the kernel `name`, as many on both sides, with the grids and blocks that the sides have instead of each
                           other in `baseline_values` and `candidate_values`

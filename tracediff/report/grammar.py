@@ -44,6 +44,8 @@ PATTERNS: dict[str, str] = {
     "count_gone": "{name} is gone ({before} per {per})",
     "count_grid": "{name} in another grid",
     "count_dtype": "{name} kernels {before} -> {after}",
+    "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",
+    "count_channels": "{name} with other channels or another protocol of NCCL (grid {before} -> {after})",
     "count_bytes": "{name} {before} -> {after}",
     "count_memory": "{name} {before} {one} -> {after} {other}",
     "count_peak": "{name} memory peak {change}",

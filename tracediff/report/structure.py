@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from tracediff.kernels.names import short
+from tracediff.kernels.names import collective, short
 from tracediff.model import Result, StructureRow
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
@@ -101,10 +101,21 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     if row.kind == "kernel":
         pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
         return say(pattern, **slots | {"name": _own(row.name, alike)})
-    if row.kind in ("dtype", "grid"):
+    if row.kind in ("dtype", "grid", "algorithm"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
         kernel = _own(row.name) if row.kind == "grid" else row.name
-        return say(f"count_{row.kind}", **slots | {"name": kernel, "before": one, "after": other})
+        pattern = f"count_{row.kind}"
+        if row.kind == "grid" and collective(row.name)[0]:
+            kernel, pattern = collective(row.name)[0], "count_channels"
+        one, other = (text.replace(",1,1", "") for text in (one, other))
+        slots |= {
+            "name": kernel,
+            "before": one,
+            "after": other,
+            "count": after,
+            "of": units.count(row.candidate_of or 0.0),
+        }
+        return say(pattern, **slots)
     if row.kind == "copies":
         return _copies(row, slots)
     if row.kind == "memory":
