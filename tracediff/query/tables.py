@@ -64,7 +64,7 @@ class Tables:
         `TracediffError` as loading does; an export without steps or kernels only lacks the tables that need them (see `missing`).
         """
         self._reading = reading = reading or Reading()
-        self._sides, self._progress = sides, progress
+        self._sides, self._progress, self._events = sides, progress, events
         self.schemas = _schemas(len(sides))
         self.missing: dict[str, TracediffError] = {}  # schema -> why its measured tables are not there
         self.measured = measured
@@ -141,10 +141,10 @@ class Tables:
         return answer.frame
 
     def not_captured(self, text: str) -> list[str]:
-        """What to say of tables that the SQL names and that are empty because nothing of the kind was captured."""
+        """What to say of tables of a side that the SQL names and that are empty because nothing of the kind was captured."""
         notes = []
-        for table, kind in _OF_KIND.items():
-            if re.search(rf"\b{table}\b", text, re.IGNORECASE):
+        for table, kind in _OF_KIND.items() if self._events else ():
+            if names(text, [table]):
                 what = "no collection was recorded" if kind == "gc" else f"{kind} was not captured"
                 for schema in self.schemas:
                     rows = self._db.execute(
