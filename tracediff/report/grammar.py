@@ -353,6 +353,7 @@ PATTERNS: dict[str, str] = {
     "layers_known": "{attributed} of the {side}'s GPU time is in a known layer.",
     "layers_known_of_one": "{attributed} of the GPU time is in a known layer.",
     # What kernels near a limit of the hardware could still win.
+    "untyped": "The share of the compute peak is unknown where a kernel's name does not tell its data type. torch.profiler with record_shapes=True records the type.",
     "peak": "Peak rates of {gpu}: {source}.",
     "no_peak": "Peak rates: unknown for this GPU.",
     # What the system recorded.

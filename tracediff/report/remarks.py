@@ -82,12 +82,14 @@ def of_peak(report: Result | Show) -> dict[int, str]:
 
 
 def limits(report: Result | Show) -> list[str]:
-    """Where peaks are from."""
+    """Where peaks are from, and why the part of one is not known."""
     if report.limits is None:
         return []
     gpus = [gpu for gpu in report.limits.gpus if gpu]
-    said = dict.fromkeys(say("peak", gpu=gpu.name, source=gpu.source) for gpu in gpus)
-    return [*said] or [say("no_peak")]
+    sides = (one for row in limit_rows(report) for one in reached(row))
+    untyped = bool(gpus) and any(one.flop_per_s is not None and not one.dtype for one in sides)
+    said = [say("peak", gpu=gpu.name, source=gpu.source) for gpu in gpus] or [say("no_peak")]
+    return [*[say("untyped")] * untyped, *dict.fromkeys(said)]
 
 
 def _nearer(one: Reached) -> float | None:
