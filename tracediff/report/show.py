@@ -77,33 +77,22 @@ def _step(report: Show) -> str:
 
 def _said(report: Show) -> list[Block]:
     """The step in figures, how steps were told apart, on which machine."""
-    step, scale = report.step, units.scale_for([report.step.mean_ns])
-    cells = [Cell(_step(report), step.mean_ns, small=say("mean_step"))]
+    cells = [Cell(_step(report), report.step.mean_ns, small=say("mean_step"))]
     if show_words.captured(report, "kernels"):
         cells += [
             Cell(show_words.busy(report), small=say("busy")),
             Cell(show_words.idle(report), small=say("idle")),
         ]
-    told = [("runs", f"{len(report.input.runs)}"), ("in the mean", show_words.steps(report))]
-    if step.sd_ns is None:
-        told.append(("between runs", say("one_run")))
-    else:
-        raw = show_words.raw_means(report)
-        means = f"{scale.number(min(step.runs_ns))} to {scale.time(max(step.runs_ns))}"
-        told += [("standard deviation over runs", scale.time(step.sd_ns))]
-        told += (
-            [("runs' means at equal workload", means), ("runs' means as they ran", raw)]
-            if raw
-            else [("runs' means", means)]
-        )
-    for phase in report.phases[:3]:
-        side = phase.baseline
-        if side is not None:
-            own = units.scale_for([side.p50_ns, side.p99_ns])
-            told.append((f"{phase.phase} p50, p99", f"{own.number(side.p50_ns)}, {own.time(side.p99_ns)}"))
-    how = f"{words.sentence(show_words.what_a_step_is(report))}. {show_words.machine(report)}"
-    figures = blocks.facts("step", [(name, [Cell(text)]) for name, text in told], look="figures")
-    return [Line(cells, "size"), Line([how]), figures]
+    return [Line(cells, "size"), *(Line([text]) for text in _facts(report))]
+
+
+def _facts(report: Show) -> list[str]:
+    """How steps were told apart, how many there are and how far runs differ; on which machine."""
+    slots = {"step": words.sentence(show_words.what_a_step_is(report)), "runs": show_words.runs(report)}
+    return [
+        say("steps_and_runs", spread=show_words.spread(report), **slots),
+        say("on_machine", machine=show_words.machine(report)),
+    ]
 
 
 def _alerts(report: Show) -> list[Block]:
@@ -192,13 +181,12 @@ def asked(report: Show, top: int) -> list[Section]:
 
 def opening(report: Show, top: int) -> Section:
     """The step, what is in its time, and the first `top` of what the GPU waited for."""
-    said = f"{words.sentence(show_words.what_a_step_is(report))}; {show_words.runs(report)}; {show_words.spread(report)}."
     busy = (
         [say("busy_idle", busy=show_words.busy(report), idle=show_words.idle(report))]
         if show_words.captured(report, "kernels")
         else []
     )
-    facts = [*busy, said, f"{show_words.machine(report)}.", *workloads.left_out(report)]
+    facts = [*busy, *_facts(report), *workloads.left_out(report)]
     hidden = any(one.hidden_ns for one in report.accounting)
     notes = [Line([say("hidden_means")], "note")] if hidden else []
     parts = [
