@@ -46,16 +46,10 @@ class Category:
     hidden_candidate_ns: float | None = ABSENT
     share: float | None = None  # of the step
     sd_ns: float | None = None
-    least_ns: float | None = None
-    most_ns: float | None = None
 
 
-def categories(report: Result | Show) -> tuple[list[Category], Category]:
+def categories(report: Result) -> tuple[list[Category], Category]:
     """The categories in their order, and the whole step."""
-    return _of_two(report) if isinstance(report, Result) else _of_one(report)
-
-
-def _of_two(report: Result) -> tuple[list[Category], Category]:
     books, step = report.accounting, report.step
     rows = []
     for key in palette.order(set(books.baseline) | set(books.candidate)):
@@ -87,27 +81,14 @@ def _of_two(report: Result) -> tuple[list[Category], Category]:
     return rows, whole
 
 
-def _of_one(report: Show) -> tuple[list[Category], Category]:
-    books, step = {row.category: row for row in report.accounting}, report.step
-    rows = []
-    for key in palette.BY_KEY:
-        row, meaning = books.get(key), palette.category(key).meaning
-        if row is None:
-            flag, missing = words.category_missing(report, key), words.unseen(causes.CAUSES[key].needs)
-            rows.append(
-                Category(key, meaning, say("unseen_flag", unseen=missing, flag=flag) if flag else missing)
-            )
-        else:
-            rows.append(
-                Category(
-                    key, meaning, row.ns, share=row.share, sd_ns=row.sd_ns, hidden_baseline_ns=row.hidden_ns, **_range(row.runs_ns)
-                )
-            )  # fmt: skip
-    return rows, Category(Cell("step"), "", step.mean_ns, share=1.0, sd_ns=step.sd_ns, **_range(step.runs_ns))
-
-
-def _range(runs: Sequence[float]) -> dict[str, Any]:
-    return {"least_ns": min(runs), "most_ns": max(runs)} if len(runs) > 1 else {}
+def of_one(report: Show) -> tuple[list[Category], Category]:
+    """The same of one capture, those that it holds."""
+    step = report.step
+    rows = [
+        Category(row.category, "", row.ns, share=row.share, sd_ns=row.sd_ns, hidden_baseline_ns=row.hidden_ns)
+        for row in report.accounting
+    ]
+    return rows, Category(Cell("step"), "", step.mean_ns, share=1.0, sd_ns=step.sd_ns)
 
 
 @dataclass(frozen=True)

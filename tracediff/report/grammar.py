@@ -371,7 +371,6 @@ PATTERNS: dict[str, str] = {
     "lead_policy": "The policy is {policy}.",
     "lead_accounting": "Every instant of a {step} is in exactly one category; the categories add up to the {step} time. The largest remainder in any step is {residual} ns.",
     "lead_hidden": "Hidden time costs nothing today: the GPU was busy meanwhile. It is exposed once the GPU gets faster.",
-    "lead_runs": "A mean is that of the runs' means; the standard deviation and the range are over runs.",
     "lead_waits": "Idle time of the GPU by one cause at one place, the most time first. The rows add up to the idle categories of the accounting.",
     "lead_waits_host": "Host time by one cause at one place, the most time first.",
     "lead_waits_left": "{count} smaller ones take {size} per step together; they are in no output.",

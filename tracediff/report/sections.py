@@ -224,14 +224,12 @@ def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
 # The step and its steps
 
 
-def accounting(report: Report) -> Section:
+def accounting(report: Result) -> Section:
     """The categories of the step."""
     listed, whole = fields.categories(report)
     made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
-    residual = report.accounting.residual_ns if isinstance(report, Result) else report.residual_ns
-    found: list[Block] = [_lead(say("lead_accounting", step=_step(report), residual=f"{residual}"))]
-    if isinstance(report, Show) and report.step.sd_ns is not None:
-        found.append(_aside(say("lead_runs")))
+    residual = f"{report.accounting.residual_ns}"
+    found: list[Block] = [_lead(say("lead_accounting", step=_step(report), residual=residual))]
     foot = replace(made.rows[-1], level="")
     found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
     if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):

@@ -44,9 +44,8 @@ def render_show_html(report: Show) -> str:
     """Return the page."""
     report = neutral(report)
     asked = sections.asked(report)
-    first = [
-        one for one in (sections.accounting(report), *advice.section(report), sections.waits(report)) if one
-    ]
+    waits = sections.waits(report)
+    first = [*advice.section(report), *([waits] if waits else [])]
     title = (
         report.chosen[0].text
         if report.chosen
@@ -64,7 +63,7 @@ def render_show_html(report: Show) -> str:
         lanes=lanes.data(report),
         keys="one" if lanes.drawn(report) else "",
         format=f", format {report.format_version} of a report on one capture",
-        skip="accounting",
+        skip="idle" if waits else "reading",
         tool=report.tool,
         comment=render_show_markdown(report),
     )
@@ -199,8 +198,7 @@ def opening(report: Show, top: int) -> Section:
 
 def _accounting(report: Show) -> Table:
     """The categories with bars of the colours that timelines have."""
-    listed, whole = fields.categories(report)
-    there = [one for one in listed if isinstance(one.baseline_ns, float)]
+    there, whole = fields.of_one(report)
     longest = max((row.ns for row in report.accounting), default=0.0) or 1.0
     made = sections.table(report, "step", [*there, whole], known={"longest": longest}, look="plain bars")
     rows = [
