@@ -17,7 +17,7 @@ from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, Stri
 from tracediff.report import palette, pictures
 from tracediff.report.escape import neutral
 from tracediff.report.pictures import cause_tree, distribution, divergence, runs, scatter, step_strip, style
-from tracediff.report.pictures.style import HALF, NARROW, SIZE, WIDE, fitting, marks, span, spread, wrapped
+from tracediff.report.pictures.style import HALF, NARROW, SIZE, WIDE, fitting, marks, span, wrapped
 
 PAIRS = ("graph, gc", "two ranks")
 BAD = "<script>alert(1)</script>"
@@ -389,4 +389,3 @@ def test_texts_fit():
     assert fitting("_forward_step of the executor", 80) == "_forward_\u2026"
     assert fitting("host work", 20) == ""
     assert wrapped("one two three", 60, most=2) == ["one two", "three"]
-    assert spread([10.0, 11.0, 300.0], 12, 5, 295) == [10.0, 22.0, 295.0]

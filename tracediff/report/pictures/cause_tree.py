@@ -239,28 +239,21 @@ def _draw_side(out: Sheet, found: list[Cell], ink: _Ink, top: float) -> float:
             corners = ink.cell(one, 0.8, ROW - 1.8)
             axes.plot(*zip(*corners, corners[0], strict=True), color=colour("--ink"), linewidth=1.6)
         _name(out, one, ink, top)
-    named = [one for one in found if one.number in ink.top and one.width * ink.per_ns >= 1]
-    ends = [
-        (
-            (one.x + one.width / 2) * ink.per_ns,
-            min(y, y - (3 - one.depth) * ROW),
-            ink.top.index(one.number) + 1,
-        )
-        for one in named
-    ]
-    out.pointers(ends, y + 1, 5, "--ink")
-    return y + 22 * bool(ends)
+    return y
 
 
 def _name(out: Sheet, cell: Cell, ink: _Ink, top: float) -> None:
+    """Its name, of one that is listed after its number, which stands alone where there is no room for more."""
     node, width = cell.node, cell.width * ink.per_ns
     text, change = name(node), ink.change(node)
+    number = f"{ink.top.index(cell.number) + 1}" if cell.number in ink.top else ""
     if ink.fill(cell.number)[0] != "--rule" and len(text) + len(change) + 1 <= room(width):
         text = f"{text} {change}"
     if node.kind != "rest" or len(text) <= room(width):
         band = LINE / 4 if node.kind == "category" else 0.0
         middle = top + cell.depth * ROW + (ROW - 1 - band) / 2
-        out.write(cell.x * ink.per_ns + 4, middle, fitting(text, width))
+        said = fitting(f"{number} {text}".strip(), width) or number
+        out.write(cell.x * ink.per_ns + 4, middle, said, bold=said == number)
 
 
 def tint(node: CauseNode, most: float) -> tuple[str, float]:

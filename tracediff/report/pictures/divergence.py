@@ -67,8 +67,10 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
     causes = [cause for cause in one.causes[:NAMED] if abs(cause.delta_ns) >= LITTLE * most]
     px = (right - AXIS) / (last + 2 * edge)
-    ends = [(AXIS + (cause.op + edge) * px, ROW, number) for number, cause in enumerate(causes, start=1)]
-    out.pointers(ends, bottom + 16, AXIS, "--muted", dashed=True)
+    for number, cause in enumerate(causes, start=1):
+        x = AXIS + (cause.op + edge) * px
+        out.line([x, x], [ROW, bottom], "--muted", dashed=True)
+        out.write(x, bottom + 24, str(number), "center", bold=True)
     said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
     y = out.paragraph(AXIS, bottom + 40, said, "--muted") + 9
     out.height = round(out.changes((_row(result, cause, scale) for cause in causes), y), 1)

@@ -111,7 +111,8 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
         named = []
     per_power = side / math.log(high * factor / low)
     places = [(left + per_power * math.log(x * factor / low), bottom - per_power * math.log(y * factor / low)) for x, y in spots[: len(named)]]  # fmt: skip
-    _numbers(out, places)
+    for number, (x, y) in enumerate(places, start=1):
+        out.write(x, y - SIZE, str(number), "center", bold=True)
     beside = (0.0, bottom + 52) if layout.narrow else (right + 36, top + 4)
     called = _called(named)
     end = _list(out, named, called, *beside)
@@ -147,28 +148,6 @@ def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, near: flo
 def _times(one: Dot) -> str:
     scale = units.scale_for([one.baseline, one.candidate])
     return f"{scale.number(one.baseline)} -> {scale.time(one.candidate)}"
-
-
-def _numbers(out: Sheet, places: Sequence[_Spot]) -> None:
-    """A number at each named dot, where there is room; away from it with a line to it."""
-    taken = list(places)
-    for number, (x, y) in enumerate(places, start=1):
-        spots = [
-            (away, x + away * math.cos(turn), y + away * math.sin(turn))
-            for away in (11.0, 22.0, 33.0, 44.0)
-            for turn in (0.0, math.pi, 1.0, -1.0, math.pi - 1.0, math.pi + 1.0)
-        ]
-        free = (
-            one
-            for one in spots
-            if not any(abs(one[1] - a) < 10 and abs(one[2] - b) < 11 for a, b in taken if (a, b) != (x, y))
-        )
-        away, at, level = next(free, spots[0])
-        taken.append((at, level))
-        if away > spots[0][0]:
-            out.line([x, at], [y, level], "--muted", 0.8)
-        out.box(at - 5, level - 6, 10, 12, "--paper", 0.8)
-        out.write(at, level, str(number), "center", bold=True)
 
 
 def _list(out: Sheet, named: Sequence[Dot], called: Sequence[str], x: float, y: float) -> float:

@@ -195,14 +195,6 @@ class Sheet:
             x += width
         return x, y
 
-    def pointers(self, ends: Sequence[tuple[float, float, int]], y: float, left: float, ink: str, *, dashed: bool = False) -> None:  # fmt: skip
-        """Write numbers below y, each with a line to its end (x, top), and apart from each other. `ends`: x, top, number."""
-        for (x, top, number), place in zip(
-            ends, spread([one[0] for one in ends], 12, left, self.layout.width - 5), strict=True
-        ):
-            self.line([x, x, place], [top, y, y + 5], ink, dashed=dashed)
-            self.write(place, y + 13, str(number), "center", bold=True)
-
     def _finished(self, margin: float = 0.0) -> Figure:
         """The figure, every part of it in its place; with a margin on white, else on nothing."""
         width, height = self.layout.width + 2 * margin, self.height + 2 * margin
@@ -492,18 +484,3 @@ def wrapped(text: str, width: float, most: int = 2) -> list[str]:
     """The text in at most so many lines of a width, the last one cut."""
     lines = textwrap.wrap(text, max(room(width), 8))
     return lines if len(lines) <= most else [*lines[: most - 1], fitting(" ".join(lines[most - 1 :]), width)]
-
-
-def spread(wanted: list[float], apart: float, low: float, high: float) -> list[float]:
-    """Places in the order of `wanted`, near them and at least so far apart, where there is room for that."""
-    order = sorted(range(len(wanted)), key=lambda one: wanted[one])
-    places = [0.0] * len(wanted)
-    least = low
-    for one in order:
-        places[one] = least = max(wanted[one], least)
-        least += apart
-    most = high
-    for one in reversed(order):
-        places[one] = most = min(places[one], most)
-        most -= apart
-    return places
