@@ -50,9 +50,9 @@ def host_tables(
     )
     db = capture.db
     windows.make_tables(db, threads)
-    labels = db.execute("SELECT label FROM range_text ORDER BY label").fetchnumpy()["label"]
-    create_table(db, "place_of_label", {"label": labels, "id": places.ids(labels)})
-    texts = np.array(places.names, object)
+    labels = frame(db, "SELECT label FROM range_text ORDER BY label")["label"]
+    create_table(db, "place_of_label", {"label": labels, "id": places.ids(labels.to_numpy())})
+    texts = pl.Series(places.names, dtype=pl.String)
     create_table(db, "place_name", {"id": np.arange(len(texts)), "place": texts})
     calls = timeline.calls
     tids = np.repeat(list(calls.of_thread), [mine.stop - mine.start for mine in calls.of_thread.values()])

@@ -191,7 +191,8 @@ def new_kernels(timeline: Timeline, swept: list[Sweep]) -> npt.NDArray[np.bool_]
 
 
 # Calls that load code or make CUDA graphs: a program does not repeat them.
-_LOADS = re.compile("GraphInstantiate|BeginCapture|ModuleLoad|LibraryLoad")
+CODE_LOADS, GRAPHS_MADE = "ModuleLoad|LibraryLoad|FuncLoad", "GraphInstantiate|BeginCapture"
+_LOADS = re.compile(f"{CODE_LOADS}|{GRAPHS_MADE}")
 
 
 def loading_periods(timeline: Timeline, windows: Windows, threads: Collection[int]) -> Ints:

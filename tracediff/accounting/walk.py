@@ -95,7 +95,7 @@ class Windows:
         found = list(threads.values())
         create_table(db, "thread_role", {
             "tid": np.array([one.tid for one in found], np.int64), "pid": np.array([one.pid for one in found], np.int64),
-            "role": np.array([one.role for one in found], object),
+            "role": pl.Series([one.role for one in found], dtype=pl.String),
         })  # fmt: skip
         run_sql(db, "accounting/host_window")
 

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from tracediff.formats.database import create_table_of, sql
+from tracediff.formats.database import create_table, sql
 from tracediff.kernels.matching import Match, Matching, PhaseOps, normalise, pair_kernels
 
 _SHARED = ("kernel_match", "aligned_kernel", "aligned_call", "aligned_range")  # other views are made of these
@@ -75,7 +75,7 @@ class Alignment:
             self._need(text)
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
             return
-        create_table_of(self._db, name, self._tables[name](), temporary=True)
+        create_table(self._db, name, self._tables[name](), temporary=True)
 
 
 # Kernels: which op stands for which is Python's, for it takes the alignment of sequences; how sure a row is follows from its pairs.

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
+from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.held import CERTAIN, Held, held
@@ -47,8 +48,9 @@ _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
 _FUNCTIONS = (
     ("graph_launches", re.compile(r"GraphLaunch")),
-    ("code_loads", re.compile(r"ModuleLoad|LibraryLoad|FuncLoad")),
-    ("graph_instantiations", re.compile(r"GraphInstantiate|StreamBeginCapture|GraphExecUpdate")),
+    ("code_loads", re.compile(CODE_LOADS)),
+    # a program may update a graph in every step: that is counted, and no first use
+    ("graph_instantiations", re.compile(f"{GRAPHS_MADE}|GraphExecUpdate")),
     ("allocations", re.compile(r"Malloc|MemAlloc|HostAlloc|Free|HostRegister|HostUnregister|MemCreate|MemRelease|MemMap|MemUnmap")),
 )  # fmt: skip
 # asked again and again until something else is done: how often is a matter of time

@@ -17,11 +17,7 @@ import duckdb
 from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import polars as pl
-
-
-_FIXED_WIDTH = 1 << 24  # characters in a column at most
 
 
 def packaged_scanner() -> Path | None:
@@ -178,51 +174,18 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
     )
 
 
-def create_table(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Make a table of numpy arrays of one length (again without pyarrow)."""
-    arrays = {column: _fixed_width(values) for column, values in columns.items()}
-    texts = [
-        f"{identifier(column)}::VARCHAR AS {identifier(column)}"
-        for column, one in arrays.items()
-        if one.dtype.kind == "U"
-    ]
-    replaced = f"REPLACE ({', '.join(texts)})" if texts else ""
-    db.register(f"{name}_arrays", arrays)
-    db.execute(
-        f"CREATE OR REPLACE TABLE {identifier(name)} AS SELECT * {replaced} FROM {identifier(name + '_arrays')}"
-    )
-    db.unregister(f"{name}_arrays")
-
-
-def create_table_of(
-    db: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame, *, temporary: bool = False
-) -> None:
-    """Make a table of a polars frame.
+def create_table(
+    db: duckdb.DuckDBPyConnection, name: str, columns: pl.DataFrame | Mapping[str, Any], *, temporary: bool = False
+) -> None:  # fmt: skip
+    """Make a table of a polars frame, or of the columns of one.
 
     By the stream itself, which is read once: of an object that has one DuckDB makes a dataset of pyarrow where that is installed, whose
     filters do not know text as polars keeps it.
     """
+    import polars as pl
+
     stream = f"{name}_stream"
-    db.register(stream, frame.__arrow_c_stream__())
+    db.register(stream, pl.DataFrame(columns).__arrow_c_stream__())
     kind = "TEMP TABLE" if temporary else "TABLE"
     db.execute(f"CREATE OR REPLACE {kind} {identifier(name)} AS FROM {identifier(stream)}")
     db.unregister(stream)
-
-
-def _fixed_width(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Texts without padding of their own as an array of one width, where that is small.
-
-    DuckDB looks for pandas with every Python object that it reads: 0.3 ms each.
-    """
-    if values.dtype.kind != "O" or not len(values) or not all(isinstance(one, str) for one in values):
-        return values
-    if len(values) * max(map(len, values)) > _FIXED_WIDTH or any("\0" in one for one in values):
-        return values
-    return values.astype(str)
-
-
-def insert(db: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Add rows, numpy arrays of one length, to a table that has these columns."""
-    db.register(f"{name}_arrays", dict(columns))
-    db.execute(f"INSERT INTO {identifier(name)} BY NAME FROM {identifier(name + '_arrays')}")
-    db.unregister(f"{name}_arrays")

@@ -20,7 +20,7 @@ from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
-from tracediff.formats.database import create_table_of, identifier, quoted, run_sql, sql
+from tracediff.formats.database import create_table, identifier, quoted, run_sql, sql
 from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.kernels.names import category, family
@@ -102,7 +102,7 @@ class Tables:
         self._db.close()
         with _on_disk(), duckdb.connect(self._path) as db:
             for name in ALIGNED:
-                create_table_of(db, name, alignment.frame(name))
+                create_table(db, name, alignment.frame(name))
         self._connect()
         self._aligned = True
 
