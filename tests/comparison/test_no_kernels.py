@@ -104,7 +104,8 @@ def test_host_time_is_given_without_being_asked_for(kinds: tuple[str, ...], labe
         program(kinds, launch, labels=labels).write(tmp_path / f"{launch}.sqlite") for launch in (50, 60)
     ]
     result = compare_request(CompareRequest(*paths, cache=False))
-    steps = labels and "nvtx" in kinds
+    # by labels, or by what calls repeat
+    steps = "runtime" in kinds or labels
     assert result.host is not None and result.host.per == ("step" if steps else "capture")
     assert "host-only" in [note.slug for note in result.warnings]
     assert {row.kind for row in result.host.rows} == {
@@ -124,7 +125,8 @@ def side(name: str, tmp_path, *launches: int, **options) -> Side:
     for number, launch in enumerate(launches):
         folder = tmp_path / f"{name}{number}"
         folder.mkdir()
-        runs.append(Run(folder.name, [reduced(program(("runtime", "nvtx"), launch, **options), folder)]))
+        trace = program(("runtime", "nvtx"), launch, **options)
+        runs.append(Run(folder.name, [reduced(trace, folder, whole_capture="labels" not in options)]))
     return Side(name, runs)
 
 
@@ -166,7 +168,7 @@ def test_an_interval_over_the_calls_of_one_run(tmp_path):
 
 
 def test_a_call_of_one_side_alone(tmp_path):
-    one = Side("a", [Run("a", [reduced(program(("runtime",)), tmp_path)])])
+    one = Side("a", [Run("a", [reduced(program(("runtime",)), tmp_path, whole_capture=True)])])
     (tmp_path / "b").mkdir()
     other = Side("b", [Run("b", [reduced(program(("nvtx",)), tmp_path / "b")])])
     row = rows(one, other)["cudaStreamSynchronize"]
@@ -210,3 +212,49 @@ def test_kernels_on_one_side_lead_to_the_host_of_both(tmp_path):
     # the host of both is the same to the nanosecond
     assert result.verdict == "no_change"
     assert [row.delta_ns for row in result.host.rows] == [0] * len(result.host.rows)
+
+
+def graphs(mode: str, *, labels: bool) -> TraceBuilder:
+    """Twelve steps of 1000 ns: a kernel of its own, a graph of two kernels by mode (node, graph, or none: no rows), a copy, a wait."""
+    trace = TraceBuilder().process(100).thread(100, 1).device(0)
+    trace.meta("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node" if mode == "node" else "Graph")
+    for step in range(12):
+        at, corr = 1000 * step, 3 * step + 1
+        if labels:
+            trace.range(1, label(step), at - 10, at + 900)
+        trace.api(1, "cudaLaunchKernel", at, at + 20, corr=corr).kernel(
+            corr, at + 30, at + 60, name="prepare"
+        )
+        trace.api(1, "cudaGraphLaunch", at + 50, at + 90, corr=corr + 1)
+        if mode == "node":
+            for node in (0, 1):
+                begin = at + 100 + 300 * node
+                trace.kernel(corr + 1, begin, begin + 290, name=f"node {node}", graph_node=node + 1)
+        elif mode == "graph":
+            trace.graph(corr + 1, at + 100, at + 690)
+        trace.api(1, "cudaMemcpyAsync", at + 100, at + 120, corr=corr + 2)
+        trace.memcpy(corr + 2, at + 700, at + 720, kind="DtoH", bytes=64)
+        trace.api(1, "cudaStreamSynchronize", at + 130, at + 750)
+    return trace
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("mode", ["graph", "none"])
+def test_graphs_by_node_against_graphs_as_a_whole(mode: str, labels: bool, tmp_path):
+    """Steps are timed on the host of both sides, whether labels or calls tell them; that kernels are missing is said once a capture."""
+    traces = {"node": graphs("node", labels=True), mode: graphs(mode, labels=labels)}
+    paths = [trace.write(tmp_path / f"{name}.sqlite") for name, trace in traces.items()]
+    result = compare_request(CompareRequest(*paths, cache=False))
+    assert (result.verdict_facts.rung.kind, result.verdict_facts.rung.why) == ("host", "kernels_missing")
+    assert result.comparability.comparable
+    assert (result.step.baseline_ns, result.step.candidate_ns) == pytest.approx((1000, 1000))
+    assert {(row.name, row.delta_ns) for row in result.host.rows if row.name.startswith("cudaGraph")} == {
+        ("cudaGraphLaunch", 0)
+    }
+    assert [note.slug for note in result.warnings].count("graph-kernels-missing") == (mode == "none")
+
+
+def test_a_graph_as_a_whole_is_gpu_time(tmp_path):
+    """Of a step of 1000 ns: the kernel takes 30, the graph 590, the copy 20."""
+    reduction = reduced(graphs("graph", labels=False), tmp_path)
+    assert reduction.periods.select("compute", "memcpy").rows() == [(620, 20)] * 11

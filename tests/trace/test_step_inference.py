@@ -192,6 +192,26 @@ def test_inferred_steps_are_the_labelled_ones(name, unlabelled, reduction_of):
     assert without.periods.select(bounds).rows() == with_labels.periods.select(bounds).rows()
 
 
+@pytest.mark.parametrize("calls_only", [False, True])
+def test_steps_of_graphs_whose_kernels_were_not_recorded(calls_only, unlabelled, tmp_path):
+    """nsys 2023.4 writes no row for graphs with --cuda-graph-trace=graph: steps are those that the labels time on the host."""
+    bare = tmp_path / "bare.sqlite"
+    shutil.copy(unlabelled("graph_a1"), bare)
+    which = "" if calls_only else "WHERE graphNodeId IS NOT NULL"
+    with closing(sqlite3.connect(bare)) as db, db:
+        for kind in ("KERNEL", "MEMCPY"):
+            db.execute(f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind} {which}")
+        db.execute("UPDATE META_DATA_CAPTURE SET value = 'Graph' WHERE name LIKE '%GRAPH_TRACE_OPTIONS:MODE'")
+    labelled = reduce_file(plain("graph_a1", tmp_path), Reading(threads=2, host_only=True))
+    inferred = reduce_file(bare, Reading(threads=2))
+    assert inferred.step_rule.inferred
+    both = [one.periods["end_ns"] - one.periods["start_ns"] for one in (labelled, inferred)]
+    assert both[1].median() == pytest.approx(both[0].median(), rel=0.01)
+    # calls alone do not say which way they copy: the context waits for its inputs as others do for a result, four times
+    assert (len(both[0]), len(both[1])) == (30, 34 if calls_only else 30)
+    assert both[1].sum() == pytest.approx(both[0].sum(), rel=0.01)
+
+
 def test_the_cause_is_found_without_labels(unlabelled, compared):
     names = ("graph_a1", "graph_sleep")
     labelled, inferred = compared(*names), compare(*(side(unlabelled(name)) for name in names))

@@ -198,6 +198,17 @@ def test_training_that_reads_its_loss_every_fifth_step():
     assert set(np.diff(starts[1:])) == {116, 117}
 
 
+@pytest.mark.parametrize("named", ["", "w"])
+def test_training_that_reads_its_loss_two_or_three_times(named):
+    """41 steps in which layers repeat are no less steps for what the host waits for in between."""
+    for waits in (2, 3):
+        text = (TRAINING * (40 // waits) + "v<|") * waits + TRAINING * (41 - 40 // waits * waits)
+        found = choose(launched(text, named=named), [])
+        assert found.level is not None
+        assert (found.level.mark.event, found.level.confidence) == (LAUNCH, 1.0)
+        assert 40 <= found.level.count <= 42
+
+
 def test_a_scaler_waits_before_the_optimiser():
     """Gradients are looked at (<|), then the optimiser runs (ww): it belongs to the step before."""
     step = "e" + LAYER * 5 + "hl" + "GQKVODMNUX" * 5 + "f<|" + "cwwz"

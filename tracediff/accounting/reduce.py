@@ -73,7 +73,7 @@ def reduce_capture(
         rule = WHOLE_CAPTURE
         capture.db.execute(_NO_STEPS)
     else:
-        if is_host_only(capture):
+        if capture.coverage["kernels"] == "not_captured":
             build_timeline(capture)  # raises no-kernels before anything is said of steps
         rule = find_steps(capture, step_regex, infer=infer)
     return _measure(capture, rule, only, sampler, recorder)
@@ -311,7 +311,7 @@ def _residual(periods: pl.DataFrame) -> int:
     return int(value or 0)
 
 
-# A capture without GPU work, measured on the host alone: CUDA calls, NVTX, GIL and garbage collections.
+# A capture that lacks GPU kernels, measured on the host alone: CUDA calls, NVTX, GIL and garbage collections.
 
 _MARK = "[step]"
 _NO_OS_CALLS = "CREATE OR REPLACE TABLE os_call (tid BIGINT, start_ns BIGINT, end_ns BIGINT, name BIGINT)"
@@ -319,16 +319,25 @@ _OPS = {"op_key": pl.UInt64, "ops": pl.Int64, "copies": pl.Int64}
 
 
 def is_host_only(capture: Capture) -> bool:
-    """Return whether an export has no GPU kernels, so that only its host can be measured."""
-    return capture.coverage["kernels"] == "not_captured"
+    """Return whether only the host of an export can be measured: it has no GPU kernels, or none of its CUDA graphs.
+
+    Between the kernels that graphs leave out the GPU looks idle. Where nodes were asked for, their rows are a loss that a warning tells.
+    """
+    missing = capture.coverage["graphs"] == "not_captured" and _graph_mode(capture) != "node"
+    return missing or capture.coverage["kernels"] == "not_captured"
 
 
 def reduce_host(
-    capture: Capture, *, step_regex: str | None = None, whole_capture: bool = False, only: Selection = ALL
+    capture: Capture,
+    *,
+    step_regex: str | None = None,
+    whole_capture: bool = False,
+    infer: bool = False,
+    only: Selection = ALL,
 ) -> Reduction:
-    """Measure the host of an export; kernels, copies and memsets in it are not looked at.
+    """Measure the host of an export; kernels, copies and memsets in it only tell its steps.
 
-    By its steps where it has labels, else the whole capture counts as one step. Raises `TracediffError`: nothing-recorded, bad-step-regex;
+    Where no steps are found, the whole capture counts as one step. Raises `TracediffError`: nothing-recorded, bad-step-regex;
     no-steps, one-step with a `step_regex`; nothing-selected, step-numbers-repeat.
     """
     os_calls = capture.coverage["os_calls"] == "captured"
@@ -342,14 +351,15 @@ def reduce_host(
             fix=f"{capture.recording.gpu_work}, with the program's work inside the capture range",
         )
     db = capture.db
-    db.execute("DELETE FROM op_row; DELETE FROM op_descriptor; DELETE FROM op_key")
     rule = WHOLE_CAPTURE
     if not whole_capture:
+        run_sql(db, "accounting/bare_launches")
         try:
-            rule = find_steps(capture, step_regex)
+            rule = find_steps(capture, step_regex, infer=infer)
         except TracediffError as error:
             if step_regex is not None or error.slug not in ("no-steps", "one-step", "no-whole-step"):
                 raise
+    db.execute("DELETE FROM op_row; DELETE FROM op_descriptor; DELETE FROM op_key")
     if rule == WHOLE_CAPTURE:
         if not os_calls:
             db.execute(_NO_OS_CALLS)

@@ -181,19 +181,21 @@ def host_only_notes(sides: Sequence[Side]) -> list[Note]:
         return []
     parts = [part for side in without for part in side.parts]
     whole = any(part.step_source == WHOLE_CAPTURE.source for part in parts)
-    per = "times are per whole capture" if whole else "a step is the time between two step labels on the host"
-    return [Note("host-only", f"host time only, because no GPU kernels were recorded: {per}. {_why(parts)}")]
+    per = "times are per whole capture" if whole else "a step is measured on the host"
+    return [Note("host-only", f"host time only, because GPU kernels are missing: {per}{_why(parts)}")]
 
 
 def _why(parts: Sequence[Reduction]) -> str:
+    if any(note.slug == "graph-kernels-missing" for part in parts for note in part.warnings):
+        return ""  # said there
     by = dict.fromkeys(recording(part.meta.get("EXPORT_PRODUCT_VERSION", ())) for part in parts)
     launched = sum(int(part.apis.filter(pl.col("kind") == "launch")["count"].sum()) for part in parts)
     if launched:
         graphs = any(part.apis["api"].str.contains("GraphLaunch").any() for part in parts)
         reasons = "; ".join(one.not_collected for one in by)
         nodes = "; kernels inside CUDA graphs need --cuda-graph-trace=node" if graphs else ""
-        return f"{launched:,} CUDA calls that launch work were recorded, but CUPTI gave none of the work. Likely {reasons}{nodes}"
+        return f". {launched:,} CUDA calls that launch work were recorded, but CUPTI gave none of the work. Likely {reasons}{nodes}"
     if any(part.coverage["cuda_api"] == "captured" for part in parts):
         reasons = "; ".join(one.not_inside for one in by)
-        return f"CUDA calls were recorded, but none that launches work: {reasons}"
-    return f"No CUDA calls were recorded either. Where the program uses a GPU, {'; '.join(one.gpu_work for one in by)}"
+        return f". CUDA calls were recorded, but none that launches work: {reasons}"
+    return f". No CUDA calls were recorded either. Where the program uses a GPU, {'; '.join(one.gpu_work for one in by)}"

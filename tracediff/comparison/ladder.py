@@ -65,7 +65,7 @@ _WHY = {
     "other_rules": "step labels differ",
     "other_work": "the steps of the sides hold different amounts of work",
     "steps_missing": "no steps were found in some captures",
-    "kernels_missing": "one side has no GPU kernels",
+    "kernels_missing": "one side lacks GPU kernels",
 }
 _WHAT = {
     "steps": "all steps of a phase were compared: no step repeats what an earlier one launched",

@@ -157,10 +157,7 @@ class _Comparable(NamedTuple):
 
 
 def _comparable(sides: Sequence[Side]) -> _Comparable:
-    whole = [
-        {bool((part.keys["kind"] == 3).any()) or part.coverage["graphs"] != "captured" for part in side.parts}
-        for side in sides[:2]
-    ]
+    whole = [{part.whole_graphs for part in side.parts} for side in sides[:2]]
     by_torch = {one for side in sides[:2] for one in side.by_torch()}
     return _Comparable(whole[0] == whole[1] and len(whole[0]) == 1, len(by_torch) == 1)
 

@@ -58,6 +58,13 @@ class Shared:
         return abs(math.log(self.ratio)) <= ALIKE
 
 
+def graphs_apart(sides: Sequence[Sequence[Reduction]]) -> bool:
+    """Whether one side has the kernels of CUDA graphs, and the other has graphs as a whole: they were traced in different modes."""
+    modes = {frozenset(part.graph_mode for part in side) for side in sides}
+    whole = {frozenset(part.whole_graphs for part in side) for side in sides}
+    return len(modes) > 1 and len(whole) > 1 and not any("unknown" in of_side for of_side in modes)
+
+
 def launched(parts: Iterable[Reduction]) -> Launched:
     """Kernels of some exports: launches per step, ns per step."""
     found: dict[str, list[float]] = {}

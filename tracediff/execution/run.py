@@ -273,7 +273,6 @@ def _reduce_file(
                 if (reading.host_only or is_host_only(capture)) and sampler is None
                 else partial(
                     reduce_capture,
-                    infer=reading.infer,
                     sampler=sampler or (FOR_THE_PAGE if reading.keep else None),
                     recorder=partial(record, of=reading.graph) if reading.graph else None,
                 )
@@ -283,6 +282,7 @@ def _reduce_file(
                     capture,
                     step_regex=reading.step_regex,
                     whole_capture=reading.whole_capture,
+                    infer=reading.infer,
                     only=reading.only,
                 )
             )
@@ -386,47 +386,59 @@ def _reduce_all(
 
 
 def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> Why:
-    """Have all exports measured by one rule, the best that holds for all: by label, by inferred steps, whole, or the host alone.
+    """Have all exports measured by one rule, the best that holds for all: by label, by inferred steps, or whole; on the host alone where kernels are missing.
 
     What was asked for stays as it is.
     """
     jobs = [job for side in sides for job in side if job.reduction is not None]
-    if reading.step_regex is not None or reading.whole_capture or reading.host_only:
-        return ""
-    with_kernels = [job for job in jobs if _reduction(job).coverage["kernels"] == "captured"]
-    if len(with_kernels) < len(jobs):
-        # a side that has some is measured as it is: an export without may be one that went wrong
-        if not any(all(job not in with_kernels for job in side) for side in sides):
-            return ""
-        return "kernels_missing" if _again(with_kernels, reading, progress, host_only=True) else ""
-    if any(job.reading.only.cuts_steps for job in jobs):
+    host: Why = "kernels_missing" if _on_the_host(sides, reading, progress) else ""
+    if (
+        reading.step_regex is not None
+        or reading.whole_capture
+        or any(job.reading.only.cuts_steps for job in jobs)
+    ):
+        return host
+    if len({_reduction(job).coverage["kernels"] for job in jobs}) > 1:
         return ""
     _by_one_label(jobs, reading, progress)
     rules = [_reduction(job).step_rule for job in jobs]
+    one_rule = len({rule.rule for rule in rules}) == 1
     # a label closes a step where it occurs once, and begins the next one elsewhere
-    if len({rule.rule for rule in rules}) == 1 and not rules[0].inferred:
-        return ""
-    of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
+    if one_rule and not rules[0].inferred:
+        return host
     whole = [job for job, rule in zip(jobs, rules, strict=True) if rule.rule == WHOLE]
     if not whole:
-        if len({rule.rule for rule in rules}) == 1 and _steps_alike(of_sides) is not False:
-            return ""
+        if one_rule and _steps_alike(sides) is not False:
+            return host
         labelled = [job for job, rule in zip(jobs, rules, strict=True) if not rule.inferred]
-        why: Why = "labels_missing" if len(labelled) < len(jobs) else "other_rules"
+        why: Why = host or ("labels_missing" if len(labelled) < len(jobs) else "other_rules")
         before = [(job, job.reading, job.reduction) for job in jobs]
-        if labelled and _again(labelled, reading, progress, infer=True):
-            of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
-            if all(part.step_rule.inferred for side in of_sides for part in side) and _steps_alike(of_sides):
-                return why
+        inferred = bool(labelled) and _again(labelled, reading, progress, infer=True)
+        if inferred and all(_reduction(job).step_rule.inferred for job in jobs) and _steps_alike(sides):
+            return why
         for job, how, reduction in before:
             job.reading, job.reduction = how, reduction
-        of_sides = [[_reduction(job) for job in side if job.reduction is not None] for side in sides[:2]]
-        if _steps_alike(of_sides):
+        if _steps_alike(sides):
             return why
     rest = [job for job in jobs if job not in whole]
     if not rest or not _again(rest, reading, progress, whole_capture=True):
-        return ""
-    return "steps_missing" if whole else "other_work"
+        return host
+    return host or ("steps_missing" if whole else "other_work")
+
+
+def _on_the_host(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> bool:
+    """Have the host of all exports measured, where one side lacks kernels that the other has: all, or those of CUDA graphs.
+
+    A side that has some is measured as it is: an export without may be one that went wrong.
+    """
+    from tracediff.execution.ladder import graphs_apart
+
+    jobs = [job for side in sides for job in side if job.reduction is not None]
+    with_kernels = [job for job in jobs if _reduction(job).coverage["kernels"] == "captured"]
+    lacking = any(not any(job in with_kernels for job in side) for side in sides)
+    if not with_kernels or not (lacking or graphs_apart(_parts(sides))):
+        return False
+    return _again(with_kernels, reading, progress, host_only=True)
 
 
 WHOLE = "whole-capture"  # the rule of trace/steps.py, which is not imported before the database reads
@@ -437,13 +449,19 @@ def _reduction(job: _Job) -> Reduction:
     return job.reduction
 
 
-def _steps_alike(sides: Sequence[Sequence[Reduction]]) -> bool | None:
+def _parts(sides: Sequence[Sequence[_Job]]) -> list[list[Reduction]]:
+    """What was measured of the first two sides."""
+    return [[job.reduction for job in side if job.reduction is not None] for side in sides[:2]]
+
+
+def _steps_alike(sides: Sequence[Sequence[_Job]]) -> bool | None:
     """Whether steps of both sides are the same thing: as many of them, or the same work in each; None where that cannot be told."""
     from tracediff.execution.ladder import as_many, launched, shared
 
-    if len(sides) > 1 and as_many(*sides):
+    parts = _parts(sides)
+    if len(parts) > 1 and as_many(*parts):
         return True
-    found = shared(*map(launched, sides)) if len(sides) > 1 else None
+    found = shared(*map(launched, parts)) if len(parts) > 1 else None
     return found.alike if found is not None and found.holds else None
 
 

@@ -145,7 +145,7 @@ def _loaded(path: Path, plain: Path, schema: Schema | None, db: duckdb.DuckDBPyC
                 f"{capture.name}: nsys says what it could not record: {'; '.join(map(ascii, said))}",
             )
         )
-    if bare:
+    if bare and capture.coverage["kernels"] == "captured":
         missing = Note(
             "graph-kernels-missing",
             f"{capture.name}: {bare} of {launches} CUDA graph launches own no GPU rows; their kernels were not"

@@ -144,7 +144,7 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
         and isinstance(report, Result)
         and report.verdict_facts.rung.why == "kernels_missing"
     ):
-        return "not looked at: one side has none."
+        return "not looked at: one side lacks them."
     if kind == "kernels" and sides_without(report, "cuda_api") != sides_without(report, kind):
         return f"not captured{on}, though CUDA calls were: the warning host-only says what may be the reason."
     return say("absent_silent" if kind in _SILENT else "absent", at=on, how=how)

@@ -47,7 +47,7 @@ class Launched:
     start: Ints  # ns
     end: Ints  # ns
     token: Ints  # dense: equal for launches of the same names
-    ops: Ints  # of the launch: one, or the nodes of a graph
+    ops: Ints  # of the launch: one, or the nodes of a graph; ns until the next launch where graphs were recorded as a whole
     kernels: Ints  # of these
     graph: Flags
     reads_back: Flags  # copies from device to host
@@ -73,9 +73,8 @@ class Mark:
 
     event: str
     token: int = -1  # the last kernel before the event, or the launch itself; -1 any
-    before: int = (
-        -1
-    )  # what was launched before that: a token of a launch, a hash of two launches otherwise; -1 any
+    # what was launched before that: a token of a launch, a hash of two launches otherwise; -1 any
+    before: int = -1
 
 
 @dataclass(frozen=True)
@@ -328,10 +327,7 @@ _ACCUMULATED = 8  # parts of a step that are alike, at most: batches whose gradi
 _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 MAYBE_PARTS = 0.7  # confidence at most, where a larger level may be the step
-_RECURRING, _FEW_PARTS = (
-    10,
-    8,
-)  # such a level occurs so often, and usually holds so many of the segments at most
+_RECURRING, _FEW_PARTS = 10, 8  # it occurs so often, and usually holds so many of the segments at most
 _SELDOM = 0.15  # share of steps, at most, that something is done before
 
 
@@ -370,17 +366,12 @@ def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) 
                 one for mark in events.marks(event) if (one := measured(launched, mark, events.starts(mark)))
             ]
             found += pool
-            if (
-                choice is None
-                or choice.refusal == "parts"
-                or (choice.level and _finer(launched, choice.level))
-            ):
+            level = choice.level if choice else None
+            if choice is None or choice.refusal == "parts" or (level and _finer(launched, level)):
                 choice = _better(choice, _of_event(launched, event, pool, layers))
             elif not all_events:
                 break
         results = len(events.starts(Mark(RESULT)))
-        if 1 < results < MIN_SEGMENTS and not (choice and choice.level and choice.level.holds("optimiser")):
-            return Choice(None, "few", found, results)
     if choice is not None and choice.level is not None:
         return Choice(refined(launched, choice.level), "", found, results, _outer(choice.level, found))
     kernels = np.unique(launched.token[launched.kernels > 0])
@@ -400,16 +391,12 @@ def _outer(level: Found, found: list[Found]) -> Outer | None:
         return None
     larger = []
     for one in found:
-        if (
-            one.mark.event != RESULT
-            or one.cycle
-            or one.cut.alike < MIN_ALIKE
-            or one.count > 0.6 * level.count
-        ):
+        if one.mark.event != RESULT or one.cycle:
             continue
-        inside = np.diff(np.searchsorted(level.cut.start, one.cut.start))[
-            1:
-        ]  # a capture may begin within the first
+        if one.cut.alike < MIN_ALIKE or one.count > 0.6 * level.count:
+            continue
+        # a capture may begin within the first
+        inside = np.diff(np.searchsorted(level.cut.start, one.cut.start))[1:]
         few = one.count >= _RECURRING and inside.max() > inside.min() and np.median(inside) <= _FEW_PARTS
         if inside.min() >= 1 and (few or one.holds("optimiser")):
             larger.append(Outer(one, int(inside.min()), int(inside.max())))
@@ -700,6 +687,7 @@ class _Process:
     pid: int
     tid: int  # the thread that launches most ops
     launched: Launched
+    ops: int
     missing: float  # share of its ops whose launch was not recorded
     parts: list[Ints]  # first launches in ranges that are named like layers, by family
 
@@ -713,7 +701,7 @@ def infer_steps(capture: Capture) -> Inference:
     processes, names = _processes(capture)
     if not processes:
         return Inference(None, "", 0.0, "no-launches", ())
-    processes.sort(key=lambda one: -int(one.launched.ops.sum()))
+    processes.sort(key=lambda one: -one.ops)
     main = processes[0]
     choice = _choose(main)
     if choice.level is None:
@@ -804,7 +792,8 @@ def _tokens(capture: Capture) -> tuple[npt.NDArray[Any], npt.NDArray[Any], list[
     ]
     return (
         np.array([key for key, _, _ in rows], np.uint64), np.array(tokens, np.int32), list(number),
-        np.array([name == "[memcpy DtoH]" for _, _, name in rows], np.bool_),
+        # the host waits right after a copy of unknown kind as it does after one to it
+        np.array([name in ("[memcpy DtoH]", "[memcpy of unknown kind]") for _, _, name in rows], np.bool_),
     )  # fmt: skip
 
 
@@ -849,17 +838,20 @@ def _process(
     family = np.asarray(parts["family"], np.int64)[mine]
     inside = np.searchsorted(start, np.asarray(parts["start_ns"], np.int64)[mine])
     tids, number = np.unique(part["tid"], return_inverse=True)
+    # what a graph holds that was recorded as a whole is not known: what repeats is weighed by time then
+    closed = bool(part["closed"].any())
     launched = Launched(
-        start=start, end=end, token=token, ops=part["ops"].astype(np.int64), kernels=part["kernels"].astype(np.int64),
+        start=start, end=end, token=token, ops=np.diff(start, append=end[-1]) if closed else part["ops"].astype(np.int64),
+        kernels=part["kernels"].astype(np.int64),
         graph=part["graph"].astype(np.bool_), reads_back=part["reads_back"].astype(np.bool_),
         waits=np.searchsorted(start, np.sort(over)).astype(np.int64),
-        # what a graph holds that was recorded as a whole is not known
-        anchors={} if part["closed"].any() else anchors,
+        anchors={} if closed else anchors,
         repeats=repeated,
     )  # fmt: skip
+    ops = int(part["ops"].sum())
     return _Process(
-        pid, int(tids[np.argmax(np.bincount(number.reshape(-1), weights=part["ops"]))]), launched,
-        1 - int(launched.ops.sum()) / max(all_ops.get(pid, 0), 1),
+        pid, int(tids[np.argmax(np.bincount(number.reshape(-1), weights=part["ops"]))]), launched, ops,
+        1 - ops / max(all_ops.get(pid, 0), 1),
         [np.unique(inside[family == one]) for one in np.unique(family)],
     )  # fmt: skip
 

@@ -336,24 +336,13 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             )
             if note is not None:
                 warnings.append(note)
-        units.append(
-            Unit(
-                process,
-                device,
-                0,
-                start=start,
-                end=end,
-                kind=class_of[mine["key"]],
-                key=mine["key"],
-                graph=graph,
-                launch=launch,
-                later_node=_later_nodes(start, graph, launch),
-                bounds=bounds,
-                step=step,
-                stream=mine["stream"],
-                node=mine["node"] if with_nodes else None,
-            )
-        )
+        node = mine["node"] if with_nodes else None
+        later = _later_nodes(start, graph, launch)
+        unit = Unit(
+            process, device, 0, start, end, class_of[mine["key"]], mine["key"], graph, launch, later, bounds, step,
+            mine["stream"], node,
+        )  # fmt: skip
+        units.append(unit)
     units = _numbered([unit for unit in units if len(unit.step)])
     if not units:
         raise TracediffError(
@@ -361,15 +350,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             f"{capture.name}: there are step labels, but no step with GPU work that is followed by another",
             fix=f"{capture.recording.gpu_work}; {capture.recording.more}",
         )
-    return Timeline(
-        units,
-        calls,
-        launches,
-        {tid: sorted(devices) for tid, devices in launchers.items()},
-        keys,
-        api,
-        warnings,
-    )
+    of_thread = {tid: sorted(devices) for tid, devices in launchers.items()}
+    return Timeline(units, calls, launches, of_thread, keys, api, warnings)
 
 
 def _ops(capture: Capture, launch_ids: Ints) -> dict[str, npt.NDArray[Any]]:
@@ -441,9 +423,8 @@ def _lost(
     return notes
 
 
-_CLOCKS_APART_NS = (
-    1_000_000  # clocks of GPU and host: captures of nsys show no kernel before its launch at all
-)
+# clocks of GPU and host: captures of nsys show no kernel before its launch at all
+_CLOCKS_APART_NS = 1_000_000
 
 
 def _odd(name: str, ops: dict[str, npt.NDArray[Any]], launches: Launches) -> list[Note]:
@@ -531,9 +512,8 @@ def _periods(
     if len(orphans):
         step = _step_of_neighbours(step, stream)
     # first op of every step, in order of time: ops come in that order, so written backwards the first one stays
-    first = np.full(
-        len(windows) + 2, -1, np.int64
-    )  # ops without a step, -1 and -2, go to the two last places
+    # ops without a step, -1 and -2, go to the two last places
+    first = np.full(len(windows) + 2, -1, np.int64)
     first[step[::-1]] = np.arange(len(step))[::-1]
     seen = np.flatnonzero(first[:-2] >= 0)
     bounds = start[first[seen]]
