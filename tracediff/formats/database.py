@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from tracediff.errors import TracediffError
 
 if TYPE_CHECKING:
     import polars as pl
+
+_polars_lock = threading.Lock()
 
 
 def packaged_scanner() -> Path | None:
@@ -161,6 +164,15 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
     return db.execute(re.sub(r"\{\{(\w+)\}\}", lambda word: text[word[1]], sql(name)))
 
 
+def _meet_array() -> None:
+    """Have polars meet an array: it imports numpy with the first, which two threads at once break."""
+    import numpy as np
+    import polars as pl
+
+    with _polars_lock:
+        pl.Series(np.empty(0))
+
+
 def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] = ()) -> pl.DataFrame:
     """The rows of a query as a polars frame.
 
@@ -168,6 +180,7 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
     """
     import polars as pl
 
+    _meet_array()
     of = pl.selectors
     return pl.DataFrame(db.sql(query, params=list(parameters))).with_columns(
         of.integer().cast(pl.Int64, wrap_numerical=True), (of.float() | of.decimal()).cast(pl.Float64)
@@ -184,6 +197,7 @@ def create_table(
     """
     import polars as pl
 
+    _meet_array()
     stream = f"{name}_stream"
     db.register(stream, pl.DataFrame(columns).__arrow_c_stream__())
     kind = "TEMP TABLE" if temporary else "TABLE"
