@@ -339,4 +339,4 @@ def _joined(cells: Sequence[Cell]) -> Cell:
     if isinstance(cells[0].text, Fill):
         return cells[0]
     texts = [cell.text.replace("\N{EN DASH}", "-") + f" {cell.small}".rstrip() for cell in cells]
-    return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)), small="")
+    return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)), small="", more=())

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
 from tracediff.report import findings, first, pictures, sections, show, waterfall, words
-from tracediff.report.amounts import LISTED, NAMED
-from tracediff.report.blocks import Block, Figure, Line, Section
+from tracediff.report.amounts import LISTED, NAMED, PAGE
+from tracediff.report.blocks import Block, Figure, Line, Section, flattened
 from tracediff.report.escape import neutral
 from tracediff.report.page import helpers
 from tracediff.report.templates import html_environment
@@ -26,7 +27,8 @@ def comparison_html(result: Result) -> str:
     verdict = words.VERDICTS[result.verdict]
     what, *others = first.lines(result)
     causes, small = words.listed(result)
-    parts: list[Block] = [*(Line([text]) for text in others), sections.phases_in_text(result), _fall(result)]
+    phases = replace(flattened(sections.phases_in_text(result), PAGE), look="plain")
+    parts: list[Block] = [*(Line([text]) for text in others), phases, _fall(result)]
     if causes:
         parts.append(Section("", "Causes", [findings.in_lines(result, causes[:NAMED])]))
     if more := len(causes[NAMED:]) + len(small):

@@ -214,4 +214,8 @@ def _waits(report: Show, top: int) -> list[Section]:
     if found is None:
         return []
     tables = (one for one in found.blocks if isinstance(one, Table))
-    return [replace(found, blocks=[replace(flattened(one, top), caption="") for one in tables])]
+    return [
+        replace(
+            found, id="", blocks=[replace(flattened(one, top), caption="", look="plain") for one in tables]
+        )
+    ]
