@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import date
 from itertools import permutations
 
 import msgspec
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from tests.comparing import compare
 from tests.serving import runs_of
 from tracediff.comparison.compare import Options
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import Policy, judge, judge_all, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
+from tracediff.model.kernels import LaunchCounts, LaunchTypical
 
 # Words
 
@@ -223,22 +225,48 @@ def kernel(name, before, after, level, other=None):
         ("kernel:after:+1us", "failed"),
         ("kernel:ge*_a:+10%", "failed"),
         ("kernel:ge*_a:+30%", "passed"),
-        ("kernel:.*_a:+0%", "inconclusive"),  # a dot is a dot: no such kernel
         ("kernel:new<f, char>:+1%", "failed"),  # as a report shortens `void new<int>::f(char *)`
-        ("kernel:new<char, f>:+1%", "inconclusive"),  # not in this order
-        ("kernel:softmax:+1%", "inconclusive"),
     ],
 )
 def test_kernels_by_name(gate, outcome, results):
-    rows = [
+    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], kernels=_rows()))
+    assert judged.outcome == outcome, judged.message
+
+
+def _rows():
+    return [
         kernel("gemm_a", 100_000.0, 120_000.0, "confirmed"),
         kernel("gemm_b", 50_000.0, 51_000.0, "within_noise"),
         kernel("void new<int>::f(char *)", None, 9_000.0, "exact"),
         kernel("gone", 7_000.0, None, "exact"),
         kernel("before", 5_000.0, 8_000.0, "likely", "after"),
     ]
-    judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], kernels=rows))
-    assert judged.outcome == outcome, judged.message
+
+
+@pytest.mark.parametrize(
+    ("gate", "slug", "near"),
+    [
+        ("kernel:.*_a:+0%", "no-such-kernel", ""),  # a dot is a dot
+        ("kernel:new<char, f>:+1%", "no-such-kernel", ""),  # not in this order
+        ("kernel:gemn_a:+1%", "no-such-kernel", "did you mean gemm_a?"),
+        ("kernel:softmax:+1%", "no-such-kernel", ""),
+        ("host@nosuch:+3us", "no-such-place", ""),
+        ("host@schedul_e:+3us", "no-such-place", "did you mean '_schedule'?"),
+    ],
+)
+def test_a_name_that_is_nowhere_is_an_error_whatever_the_policy_lets_through(gate, slug, near, results):
+    """Else a misspelt gate of a policy with `inconclusive = "pass"` would pass for ever."""
+    policy = Policy((parse_gate(gate),), pass_inconclusive=True)
+    result = msgspec.structs.replace(results["same"], kernels=_rows())
+    with pytest.raises(TracediffError) as refused:
+        judge_all(policy, result, date(2026, 1, 1))
+    assert (refused.value.slug, refused.value.exit_code) == (slug, 2)
+    assert refused.value.message.endswith(near)
+
+
+def test_a_name_without_idle_time_of_its_cause_is_no_misspelt_one(results):
+    """`_schedule` is a range of both sides: that nothing was collected there is for the next runs to say."""
+    assert judge(parse_gate("sync@_schedule:+1us"), results["same"]).outcome == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -295,6 +323,32 @@ def test_counts(gate, outcome, results):
     judged = judge(parse_gate(gate), msgspec.structs.replace(results["same"], launch=changed))
     assert judged.outcome == outcome, judged.message
     assert "us" not in judged.message
+    assert "per step" in judged.message and "in the mean of all steps" in judged.message
+
+
+def test_counts_of_a_phase_are_of_its_typical_step(results):
+    """Prompts launch more, and seldom: the mean of all steps is neither's."""
+    launch = results["same"].launch
+    counts = [LaunchCounts(kernels, 20.0, 1.0, 2.0) for kernels in (149.0, 165.0)]
+    typical = LaunchTypical("generation", *counts, [])
+    changed = msgspec.structs.replace(
+        results["same"], launch=msgspec.structs.replace(launch, phases=[typical])
+    )
+    judged = judge(parse_gate("generation.kernels:+15"), changed)
+    assert judged.outcome == "failed"
+    assert judged.message == (
+        "generation.kernels +16 per step (+10.7 %) in the typical generation step exceeds 15 per step"
+    )
+    assert judge(parse_gate("generation.kernels:+16"), changed).outcome == "passed"
+
+
+def test_a_gate_says_in_which_step_it_counted(results):
+    said = {
+        text: judge(parse_gate(f"{text}:+1us"), results["slower"]).message
+        for text in ("host", "generation.host")
+    }
+    assert "in the mean of all steps" in said["host"]
+    assert "in the typical generation step" in said["generation.host"]
 
 
 def test_a_long_name_takes_no_longer_than_it_has_to(results):
@@ -302,7 +356,8 @@ def test_a_long_name_takes_no_longer_than_it_has_to(results):
     rows = [kernel("a" * 10_000, 1.0, 2.0, "confirmed")]
     gate = parse_gate(f"kernel:{'a*' * 40}b:+1%")
     begin = time.perf_counter()
-    assert judge(gate, msgspec.structs.replace(results["same"], kernels=rows)).outcome == "inconclusive"
+    with pytest.raises(TracediffError, match="no-such-kernel"):
+        judge(gate, msgspec.structs.replace(results["same"], kernels=rows))
     assert time.perf_counter() - begin < 1
 
 

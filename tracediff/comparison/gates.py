@@ -66,7 +66,10 @@ def parse_gate(text: str, severity: Severity = "error") -> Gate:
 
 
 def judge(gate: Gate, result: Result) -> GateOutcome:
-    """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed."""
+    """Whether the gate holds. What exceeds the limit but may be noise is inconclusive, not failed.
+
+    Raises `TracediffError` where neither side has anything of the name that it limits, whatever a policy lets through: no-such-kernel, no-such-place.
+    """
     if result.verdict == "not_comparable":
         return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
     runs = result.step.runs
@@ -82,6 +85,7 @@ def _held(gate: Gate, found: Measured | str, *, lone: bool) -> GateOutcome:
     change = f"{found.of or gate.metric} {amount(found.delta, '+')}" + (
         f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
     )
+    change += f" {found.steps}" if found.steps else ""
     beyond = f"{change} exceeds {amount(limit)}"
     at = _at(found.places)
     if found.delta <= limit:

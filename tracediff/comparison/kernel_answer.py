@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from tracediff.kernels.names import GROUPS, category, short
 from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
 CUT = "\u2026"  # where reports cut a long name
+_WIDTH = 60  # characters of a kernel in a message
 
 
 class NamedRow(NamedTuple):
@@ -52,6 +54,31 @@ def rows_named(name: str, rows: Sequence[KernelRow]) -> list[NamedRow]:
         )
         found.append(NamedRow(number, own, whole, before, after, row.delta_ns if whole else after - before))
     return found
+
+
+def named_rows(name: str, rows: Sequence[KernelRow]) -> list[NamedRow]:
+    """The same of a name that there has to be. Raises `TracediffError`: no-such-kernel."""
+    found = rows_named(name, rows)
+    if not found:
+        there = sorted(rows, key=lambda row: -max(side.ns_per_step for side in _sides(row)))
+        raise no_such_kernel(name, (side.names[0] for row in there for side in _sides(row)[-1:]))
+    return found
+
+
+def no_such_kernel(asked: str, names: Iterable[str]) -> TracediffError:
+    """Of a name that no kernel has, or several where it was cut. names: of the kernels, those with the most time first."""
+    there = list(dict.fromkeys(short(name, _WIDTH) for name in names))
+    # people misspell one word of a long name
+    alike = {word: name for name in reversed(there) for word in (*re.findall(r"[^\W_]+", name), name)}
+    near = get_close_matches(asked, alike, n=1, cutoff=0.7)
+    meant = f"; did you mean {alike[near[0]]}?" if near else ""
+    one = "one " * (CUT in asked)
+    return TracediffError(
+        "no-such-kernel",
+        f"no {one}kernel of either side has {asked!r} in its name; those with the most time: {', '.join(there[:PARTS])}{meant}",
+        fix="a part of the name as reports show it; * stands for anything",
+        exit_code=2,
+    )
 
 
 def in_their_place(found: Sequence[NamedRow], rows: Sequence[KernelRow]) -> list[NamedRow]:
@@ -132,17 +159,7 @@ def kernel_answer(
     rows: of the result, each with its number in the matching. launched: those of one name together, where steps are too few to be judged.
     Raises `TracediffError`: no-such-kernel.
     """
-    found = rows_named(asked, [row for _, row in rows])
-    if not found:
-        there = sorted(rows, key=lambda one: -max(side.ns_per_step for side in _sides(one[1])))
-        every = (short(_sides(row)[-1].names[0], 60) for _, row in there)
-        names = list(dict.fromkeys(every))[:PARTS]
-        raise TracediffError(
-            "no-such-kernel",
-            f"no kernel of either side has {asked!r} in its name; those with the most time: {', '.join(names)}",
-            fix="--kernel NAME: a part of the name as reports show it; * stands for anything",
-            exit_code=2,
-        )
+    found = named_rows(asked, [row for _, row in rows])
     mine = [rows[one.number] for one in found]
     together = [launched[one.number] for one in rows_named(asked, launched)]
     numbers = [number for number, _ in mine]

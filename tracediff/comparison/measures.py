@@ -5,7 +5,7 @@ QUANTITY    step, the change that the first sentence is of; a phase alone (gener
             name (gil: gil_wait); response, what the threads that hand responses on work; kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             ttft, tpot, itl, throughput of the benchmark's reports, in the mean; ttft.p99, ... a percentile of them
             launches, graph_launches, kernels, copies, copied_bytes, syncs: counts per step; p50, p90, p99 of the steps of a phase
-PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one. Without it: the mean over all steps that are compared
+PHASE.      in the step of that phase that its verdict is of, of kernels and counts in the typical one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
             letters of any case, and `-`, `_` and a space are the same. host_work@PLACE where only a thread that launches nothing is so
             called: what it works, whether or not the GPU waits
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
-from tracediff.comparison.kernel_answer import CUT, in_their_place, rows_named
+from tracediff.comparison.kernel_answer import in_their_place, named_rows
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import PARTS
 from tracediff.errors import TracediffError
@@ -52,6 +52,8 @@ _COUNTED_IN = {
     "kernels": ("kernels",), "copies": ("memcpy",), "copied_bytes": ("memcpy",), "syncs": ("cuda_api",),
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
+# Counts of a typical step -> their field of `LaunchCounts`.
+_OF_PHASE = {"launches": "calls", "graph_launches": "graph_launches", "kernels": "kernels", "syncs": "syncs"}
 PHASES = ("generation", "context", "mixed", STEP)
 BENCHMARK = ("ttft", "tpot", "itl", "throughput")  # figures of a benchmark's own reports
 TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES, RESPONSE)
@@ -146,8 +148,8 @@ def parse(text: str) -> Measure:
     quantity = _quantity(text, name)
     if quantity in QUANTILES and not phase:
         raise _bad(text, f"{quantity} is of the steps of one phase", f"generation.{quantity}")
-    if quantity in COUNTS and phase:
-        raise _bad(text, f"{quantity} are counted in the mean step, not by phase", quantity)
+    if quantity in COUNTS and quantity not in _OF_PHASE and phase:
+        raise _bad(text, f"{quantity} are counted in the mean of all steps, not by phase", quantity)
     if quantity in (RESPONSE, *BENCHMARK) and phase:
         raise _bad(text, f"{quantity} is of no phase", quantity)
     found = Measure(quantity, phase, place=place.strip())
@@ -214,15 +216,31 @@ class Measured:
     high: float | None = None
     places: tuple[str, ...] = ()  # that it sums, the longest first
     of: str = ""  # the step whose time it is, in words
+    steps: str = ""  # the steps that it is counted in, in words, where `of` does not say them
 
 
 def measured(measure: Measure, result: Result) -> Measured | str:
     """The measure in a result, or why it cannot be judged.
 
     Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow. Kernels of several rows have none.
+    Raises `TracediffError` where neither side has anything of its name: no-such-kernel, no-such-place.
     """
-    if measure.quantity in COUNTS:
-        return _count(measure.quantity, result)
+    found = _measured(measure, result)
+    if isinstance(found, str) or found.of or measure.quantity in QUANTILES:
+        return found
+    return replace(found, steps=_steps(measure, result))
+
+
+def _steps(measure: Measure, result: Result) -> str:
+    """The steps that a measure is counted in."""
+    if not measure.phase:
+        return "in the mean of all steps"
+    mean = any(one.phase == measure.phase and one.verdict_of == "mean" for one in result.phases)
+    of_mean = mean and measure.quantity not in (KERNEL, *COUNTS)
+    return f"in the {'mean' if of_mean else 'typical'} {_step_of(measure.phase)}"
+
+
+def _measured(measure: Measure, result: Result) -> Measured | str:
     if measure.quantity in BENCHMARK or measure.phase in BENCHMARK:
         return _of_benchmark(measure, result)
     if measure.quantity in QUANTILES:
@@ -231,6 +249,8 @@ def measured(measure: Measure, result: Result) -> Measured | str:
     if measure.phase and phase is None:
         known = " and ".join(one.phase for one in result.phases if one.typical) or "no"
         return f"{measure.phase} steps were not compared, {known} steps were"
+    if measure.quantity in COUNTS:
+        return _count(measure, result)
     if measure.quantity == KERNEL:
         return _kernel(measure, result)
     if measure.quantity == STEP:
@@ -295,8 +315,11 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
         if aside:
             return aside
     if not mine:
+        every = _names(result)
+        if not measure.at(every):
+            raise no_such_place(measure, _named(rows), every)
         where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
-        return f"no {measure.quantity} {where} is at {measure.place}; {there(measure, _named(rows), (name for row in rows for name in names_of(row)))}"
+        return f"no {measure.quantity} {where} is at {measure.place}; {there(measure, _named(rows))}"
     return replace(_sum(mine), places=tuple(_named(mine)))
 
 
@@ -353,15 +376,33 @@ def _named(rows: Sequence[PlaceRow]) -> list[str]:
     return list(dict.fromkeys(name for row in most if (name := row.holder_range or row.range or row.thread)))
 
 
-def there(measure: Measure, places: Sequence[str], names: Iterable[str]) -> str:
-    """The places that a measure has, and the one of their names that its PLACE is most like, in words."""
+def _names(result: Result) -> list[str]:
+    """Every name of a range, thread, holder or CUDA function that a result holds, of whatever cause."""
+    found = [name for row in result.places for name in names_of(row)]
+    found += [name for row in result.ranges for name in (row.range, row.thread)]
+    found += [row.role for row in result.threads] + [row.api for row in result.launch.apis]
+    return list(dict.fromkeys(found))
+
+
+def there(measure: Measure, places: Sequence[str]) -> str:
+    """The places that a measure has, in words."""
     if not places:
         return f"there is no {measure.quantity}"
+    anywhere = "gc strikes anywhere and has no place but its thread; " if measure.quantity == "gc" else ""
+    return f"{anywhere}its places: {', '.join(map(repr, places[:PARTS]))}"
+
+
+def no_such_place(measure: Measure, places: Sequence[str], names: Iterable[str]) -> TracediffError:
+    """Of a PLACE that neither side has. places: that the measure has; names: among which it may be misspelt."""
     alike = {_folded(name): name for name in names if name}
     near = get_close_matches(_folded(measure.place), alike, n=1, cutoff=0.5)
     meant = f"; did you mean {alike[near[0]]!r}?" if near else ""
-    anywhere = "gc strikes anywhere and has no place but its thread; " if measure.quantity == "gc" else ""
-    return f"{anywhere}its places: {', '.join(map(repr, places[:PARTS]))}{meant}"
+    return TracediffError(
+        "no-such-place",
+        f"nothing of either side is called {measure.place!r}, which {measure.text} names; {there(measure, places)}{meant}",
+        fix="a part of the name of a range, thread or CUDA function; * stands for anything",
+        exit_code=2,
+    )
 
 
 def _step(result: Result) -> Measured:
@@ -398,12 +439,18 @@ def _of_phase(phase: Phase) -> Measured | str:
     return _of_step(found, phase.verdict, f"mean {_step_of(phase.phase)}" if of_mean else phase.phase)
 
 
-def _count(quantity: str, result: Result) -> Measured | str:
+def _count(measure: Measure, result: Result) -> Measured | str:
     """A count per step. Counted, not estimated: no test applies."""
+    quantity = measure.quantity
     coverage = result.coverage.baseline, result.coverage.candidate
     if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[quantity] for side in coverage):
         return f"{quantity} were not captured on both sides"
-    if quantity == "syncs":
+    if measure.phase:
+        typical = next((one for one in result.launch.phases if one.phase == measure.phase), None)
+        if typical is None:
+            return f"the result was made before {quantity} were kept by phase: compare the captures again"
+        before, after = (getattr(side, _OF_PHASE[quantity]) for side in (typical.baseline, typical.candidate))
+    elif quantity == "syncs":
         rows = [row for row in result.launch.apis if row.kind == "sync"]
         before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
     else:
@@ -416,9 +463,7 @@ def _count(quantity: str, result: Result) -> Measured | str:
 
 def _kernel(measure: Measure, result: Result) -> Measured | str:
     """All kernels that bear the name, on either side, and what replaced them: a kernel that was replaced stays in its gate."""
-    found = rows_named(measure.kernel, result.kernels)
-    if not found:
-        return f"no {'one ' * (CUT in measure.kernel)}kernel of either side is named {measure.kernel}"
+    found = named_rows(measure.kernel, result.kernels)
     found += in_their_place(found, result.kernels)
     if all(result.kernels[one.number].match == "removed" for one in found):
         return f"{measure.kernel} is gone from the candidate, and nothing stands in its place: gate what does its work now"

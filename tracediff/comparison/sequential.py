@@ -27,8 +27,8 @@ import polars as pl
 from tracediff.accounting.intervals import Floats, sum_by
 from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
-from tracediff.comparison.kernel_answer import bearing
-from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run, there
+from tracediff.comparison.kernel_answer import bearing, no_such_kernel
+from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run, no_such_place
 from tracediff.comparison.places import calls_of
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, parts_of, steps_table, tagged
@@ -163,12 +163,7 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
         numbers = [number for number, key in enumerate(keys) if key.cause in measure.categories]
         places = list(dict.fromkeys(keys[number].where or keys[number].thread for number in numbers))
         near = (name for number in numbers for name in names[number])
-        raise TracediffError(
-            "no-such-place",
-            f"no {measure.quantity} of either side is at {measure.place!r}; {there(measure, places, near)}",
-            fix="a part of the name of a range, thread or CUDA function; * stands for anything",
-            exit_code=2,
-        )
+        raise no_such_place(measure, places, near)
     chosen = idle.rows.filter(pl.Series(mine[group[idle.rows["cell"].to_numpy()]], dtype=pl.Boolean))
     step = frame.index.rows(chosen)
     return [Values(step, np.zeros(len(step), np.int64), chosen["ns"].to_numpy())]
@@ -177,12 +172,10 @@ def _values(measure: Measure, frame: Frame, sides: tuple[Side, Side]) -> list[Va
 def _kernel_values(name: str, frame: Frame, sides: tuple[Side, Side]) -> list[Values]:
     """Time of the accounting of all kernels of a name, as cell 0."""
     parts = parts_of(sides)
-    mine = bearing(name, (text for *_, part in parts for text in part.keys["name"]))
+    every = [text for *_, part in parts for text in part.keys["name"]]
+    mine = bearing(name, every)
     if not mine:
-        raise TracediffError(
-            "no-such-kernel", f"no kernel of either side has {name!r} in its name", fix="a part of the name; * stands for anything",
-            exit_code=2,
-        )  # fmt: skip
+        raise no_such_kernel(name, every)
     found = []
     for side, run, number, part in parts:
         keys = np.array([text in mine for text in part.keys["name"]], np.bool_)
