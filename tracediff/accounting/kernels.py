@@ -31,7 +31,7 @@ from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Names, Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
-from tracediff.kernels.names import normalise
+from tracediff.kernels.names import collective, normalise
 from tracediff.trace.layers import NO_LAYER, TENSORRT, layer_of
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.threads import Launches, distinct
@@ -237,82 +237,151 @@ _COLLECTIVES: dict[str, Any] = {"rank": pl.Int64, "stratum": pl.Int64, "members"
            "caused_ns": pl.Int64}  # fmt: skip
 
 
+# rank and step of the export alone, number: of the step by its label; comm: '' where the communicator is not known
+_ARRIVALS: dict[str, Any] = {"rank": pl.Int64, "step": pl.Int64, "number": pl.Int64, "stratum": pl.Int64, "comm": pl.String,
+           "calls": pl.String, "reduces": pl.Boolean, "start": pl.Int64, "end": pl.Int64}  # fmt: skip
+
+
 _COMMUNICATORS = """
 SELECT comm, string_agg(DISTINCT text, ', ' ORDER BY text) AS calls
 FROM nccl_call JOIN range_text ON label = name WHERE comm IS NOT NULL GROUP BY comm ORDER BY comm
 """
-_IN_GROUP = "SELECT start_ns, end_ns, comm FROM nccl_call WHERE tid = ? ORDER BY start_ns, comm"
+_IN_GROUP = """
+SELECT start_ns, end_ns, comm, text FROM nccl_call JOIN range_text ON label = name WHERE tid = ? ORDER BY start_ns, comm, text
+"""
+# What calls without a communicator are counted as: the k-th of such a kind is the same collective on every rank, if their ends say so.
+SENDS, EXCHANGES = "ncclSend or ncclRecv", "ncclSend and ncclRecv"
+_UNKNOWN = "?"  # before the kind of calls that stands for their communicator
 
 
-def communicators(capture: Capture, launches: Launches) -> tuple[Ints, list[str]]:
-    """Of each launching call inside a call into NCCL its communicator, -1 unknown; of each communicator its calls.
+def communicators(capture: Capture, launches: Launches) -> tuple[Ints, list[str], list[str]]:
+    """Of each launching call inside a call into NCCL its communicator, -1 not in one; of each communicator its calls, and its own name.
 
-    In ncclGroupEnd, which names none, it is that of the last call before it.
+    In ncclGroupEnd, which names none, it is that of the last call before it. Where the export names none at all, the kind of calls
+    stands for it, see `_kinds`; its name begins with `_UNKNOWN`.
     """
     found = np.full(len(launches.start), -1, np.int64)
     if capture.coverage["nccl"] != "captured":
-        return found, []
+        return found, [], []
     known = frame(capture.db, _COMMUNICATORS)
-    number = {comm: at for at, comm in enumerate(known["comm"])}
+    names, called = known["comm"].to_list(), known["calls"].to_list()
+    number, says = {comm: at for at, comm in enumerate(names)}, bool(names)
     for tid in distinct(launches.tid):
         calls = frame(capture.db, _IN_GROUP, [tid])
-        comm = np.array([-1, *(number.get(comm, -1) for comm in calls["comm"])], np.int64)
+        kinds = [None] * len(calls) if says else _kinds(calls["text"].to_list())
+        for kind in sorted({kind for kind in kinds if kind} - {*called}):
+            number[_UNKNOWN + kind] = len(names)
+            names.append(_UNKNOWN + kind)
+            called.append(kind)
+        spelled = [
+            comm or (kind and _UNKNOWN + kind) for comm, kind in zip(calls["comm"], kinds, strict=True)
+        ]
+        comm = np.array([-1, *(number.get(one, -1) for one in spelled)], np.int64)
         last = comm[np.maximum.accumulate(np.where(comm >= 0, np.arange(len(comm)), 0))]
         until = np.append(0, np.maximum.accumulate(calls["end_ns"].to_numpy()))
         mine = launches.tid == tid
         at = np.searchsorted(calls["start_ns"].to_numpy(), launches.start[mine], side="right")
         found[mine] = np.where(launches.start[mine] < until[at], last[at], -1)
-    return found, known["calls"].to_list()
+    return found, called, names
 
 
-def collective_waits(
-    units: list[Unit], swept: list[Sweep], periods: pl.DataFrame, groups: tuple[Ints, list[str]]
-) -> pl.DataFrame:
-    """stratum, rank, members, calls -> wait_ns, transfer_ns, count, caused_ns (what the others waited while the rank was the last).
+def _kinds(calls: list[str]) -> list[str | None]:
+    """Of each call of a thread, in their order, its kind: its name, of sends and receives what their group does, None of others.
 
-    groups: see `communicators`. members: the ranks of a group, calls: what they call; empty where the communicator is not known, as in a
-    CUDA graph. The k-th communication kernel of a step in a group is the same collective on every rank of it. A rank waits from its own
-    start until the last rank's start; the rest is transfer. Needs all ranks of one export: their clocks agree, and the
-    last one to come may be any of them.
+    A rank of an all-to-all sends to as many ranks as it receives from, itself among them; a stage of a pipeline to one.
     """
-    frames = []
-    first = 0
-    if len({unit.rank for unit in units}) < 2:
-        return pl.DataFrame(schema=_COLLECTIVES)
+    kinds: list[str | None] = []
+    sends = receives = 0
+    for call in calls:
+        sends, receives = sends + (call == "ncclSend"), receives + (call == "ncclRecv")
+        if call == "ncclGroupStart":
+            sends = receives = 0
+        exchange = sends == receives >= 2
+        of_group = call in ("ncclSend", "ncclRecv") or (call == "ncclGroupEnd" and sends + receives > 0)
+        plain = None if call.startswith(("ncclGroup", "ncclComm")) else call
+        kinds.append((EXCHANGES if exchange else SENDS) if of_group else plain)
+    return kinds
+
+
+# Ranks of one communicator end a collective together: differences of ends on one machine, see execution/clocks.py.
+ONE_CLOCK_NS = 60_000
+TOGETHER = 0.9  # of the collectives of a group
+
+
+def arrivals(
+    units: list[Unit],
+    swept: list[Sweep],
+    periods: pl.DataFrame,
+    groups: tuple[Ints, list[str], list[str]],
+    keys: pl.DataFrame,
+) -> pl.DataFrame:
+    """Each communication kernel of whole periods: columns of `_ARRIVALS`, by rank and start.
+
+    groups: see `communicators`; their calls are '' where the communicator is not known, as in a CUDA graph.
+    """
+    frames, first = [pl.DataFrame(schema=_ARRIVALS)], 0
+    reduces = np.array([collective(name)[0] == "all-reduce" for name in keys["name"]], np.bool_)
+    calls = pl.Series(["", *groups[1]], dtype=pl.String)
     for unit, one in zip(units, swept, strict=True):
         comm = np.flatnonzero(unit.kind[one.inside] == COMM)
         index = comm + one.inside.start
-        frames.append(
-            pl.DataFrame(
-                {
-                    "rank": np.full(len(index), unit.rank, np.int64),
-                    "period": one.op_period[comm].astype(np.int64) + first,
-                    "start": unit.start[index],
-                    "end": unit.end[index],
-                    # what a graph launches was put into it by calls of another time
-                    "comm": np.where(unit.graph[index], -1, picked(groups[0], unit.launch[index])),
-                }
-            )
+        # what a graph launches was put into it by calls of another time
+        group = np.where(unit.graph[index], -1, picked(groups[0], unit.launch[index]))
+        ops = pl.DataFrame(
+            {
+                "rank": np.full(len(index), unit.rank, np.int64),
+                "period": one.op_period[comm].astype(np.int64) + first,
+                "group": group,
+                "reduces": reduces[unit.key[index]],
+                "start": unit.start[index],
+                "end": unit.end[index],
+            }
         )
+        names = [pl.Series(of, dtype=pl.String).gather(group + 1) for of in (["", *groups[2]], calls)]
+        ops = ops.with_columns(comm=names[0], calls=names[1]).join(
+            periods.select("period", "step", "number", "stratum"),
+            on="period",
+            how="left",
+            maintain_order="left",
+        )
+        frames.append(ops.select(*_ARRIVALS))
         first += len(unit.step)
-    ops = pl.concat(frames)
-    if not len(ops):
+    return pl.concat(frames).sort("rank", "start", maintain_order=True)
+
+
+def counted(ops: pl.DataFrame) -> pl.DataFrame:
+    """The table of `arrivals` with ordinal: the k-th kernel of a step in a group is the same collective on every rank of it."""
+    return ops.with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step", "comm"))
+
+
+def collective_waits(ops: pl.DataFrame) -> pl.DataFrame:
+    """Arrivals of all ranks of a program -> stratum, rank, members, calls -> wait_ns, transfer_ns, count, caused_ns.
+
+    caused_ns: what the others waited while the rank was the last. members: the ranks of a group, calls: what they call; empty where
+    neither the communicator is known nor do all ranks end calls of a kind together. A rank waits from its own start until the last rank's start; the rest is transfer. Needs
+    one clock for all ranks, and all of them: the last one to come may be any.
+    """
+    if ops["rank"].n_unique() < 2:
         return pl.DataFrame(schema=_COLLECTIVES)
-    ops = ops.join(
-        periods.select("period", "step", "stratum"), on="period", how="left", maintain_order="left"
-    )
-    ops = ops.sort("rank", "start").with_columns(ordinal=pl.int_range(pl.len()).over("rank", "step", "comm"))
+    ops = counted(ops)
     members = ops.group_by("comm").agg(members=pl.col("rank").unique().sort())
     together = ["step", "comm", "ordinal"]
     ops = ops.with_columns(
         present=pl.col("rank").n_unique().over(together), last=pl.col("start").max().over(together)
     )
+    known = (pl.col("comm") != "") & ~pl.col("comm").str.starts_with(_UNKNOWN)
     ops = ops.join(members, on="comm", maintain_order="left").filter(
-        pl.col("present") == pl.col("members").list.len(), (pl.col("present") > 1) | (pl.col("comm") < 0)
+        pl.col("present") == pl.col("members").list.len(), (pl.col("present") > 1) | ~known
     )
-    calls = pl.Series(["", *groups[1]], dtype=pl.String)
-    known = pl.when(pl.col("comm") >= 0).then(pl.col("members")).otherwise(pl.lit([], pl.List(pl.Int64)))
-    ops = ops.with_columns(members=known, calls=calls.gather(ops["comm"] + 1))
+    apart = pl.col("end").max().over(together) - pl.col("end").min().over(together)
+    ops = ops.with_columns(
+        near=((pl.col("present") > 1) & (apart <= ONE_CLOCK_NS)).mean().over("comm") >= TOGETHER
+    )
+    named = known | ((pl.col("comm") != "") & pl.col("near"))
+    ops = ops.with_columns(
+        members=pl.when(named).then(pl.col("members")).otherwise(pl.lit([], pl.List(pl.Int64))),
+        calls=pl.when(named).then(pl.col("calls")).otherwise(pl.lit("")),
+    )
     ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
     # of ranks that start together at the last moment, the first number stands for the late one
     late = (pl.col("start") == pl.col("last")) & (

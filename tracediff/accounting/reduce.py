@@ -14,6 +14,7 @@ from tracediff.accounting.host import awaited_table, host_tables, payload_table
 from tracediff.accounting.idle import idle_tables
 from tracediff.accounting.kernels import (
     LayerRanges,
+    arrivals,
     collective_waits,
     common_sequences,
     communicators,
@@ -123,7 +124,8 @@ def _measure(
     sequences = common_sequences(timeline, swept, periods)
     layers = layer_tables(capture, ranges, timeline, swept)
     groups = communicators(capture, timeline.launches)
-    collectives = collective_waits([] if unmeasured else timeline.units, swept, periods, groups)
+    arrived = arrivals(timeline.units, swept, periods, groups, timeline.keys)
+    arrived = arrived.clear() if unmeasured else arrived
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
     gil = read_gil(capture.db, windows, threads)
     hosts = Hosts(capture.db, timeline.calls, gil)
@@ -177,7 +179,8 @@ def _measure(
         strata=strata,
         keys=timeline.keys,
         sequences=sequences,
-        collectives=collectives,
+        arrivals=arrived,
+        collectives=collective_waits(arrived),
         origins=origins,
         sampled=sampled,
         events=events,

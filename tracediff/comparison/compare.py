@@ -69,6 +69,7 @@ from tracediff.comparison.verdict import (
 )
 from tracediff.comparison.what_if import Names, with_projections
 from tracediff.errors import TracediffError
+from tracediff.execution.clocks import with_waits
 from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
 from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
@@ -132,7 +133,7 @@ def compare(
         phases=tables.typical_launches(standardised, frame),
     )
     joint = tables.joint_steps(compared)
-    ranks = tables.ranks(standardised)
+    ranks, groups = tables.ranks(standardised), tables.groups(standardised)
     system = tables.system(sides, standardised)
     ranges = tables.range_rows(standardised)
     threads = with_changes(
@@ -146,7 +147,7 @@ def compare(
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
     counted = structure(sides, frame)
     first = first_of(measured, spoken, facts)
-    findings = find(measured, judged, first, launch, ranks, system, steps_mix, strata, counted)
+    findings = find(measured, judged, first, launch, ranks, groups, system, steps_mix, strata, counted)
     facts = launched(facts, launch, findings)
     observed = observe(measured, first, facts, findings)
     if not comparable:  # what differs may be the recording: nothing is sure
@@ -235,7 +236,8 @@ def compare(
         strata=strata.rows,
         ranks=ranks,
         rank_skew=skews,
-        rank_groups=tables.groups(standardised),
+        rank_groups=groups,
+        rank_clocks=[side.clock for side in sides],
         kernel_ranks=uneven,
         kpi=None,
         comparability=comparability,
@@ -289,7 +291,7 @@ def _prepared(
     baseline: Side, candidate: Side, noise: Side | None, options: Options
 ) -> tuple[Side, Measured, Shared | None]:
     """The baseline as it was read, all cells of the sides as they are compared, and the work that they share."""
-    every = outside_alike([baseline, candidate, *([noise] if noise else [])])
+    every = outside_alike([with_waits(baseline), with_waits(candidate), *([noise] if noise else [])])
     baseline, candidate, *repeats = with_classes(every)
     sides, noise = (baseline, candidate), next(iter(repeats), None)
     if noise is not None and len(noise.runs) < 2:

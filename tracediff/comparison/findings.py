@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -56,6 +56,7 @@ from tracediff.model import (
     Pair,
     PhaseDelta,
     PhaseShare,
+    RankGroup,
     RankRow,
     Shares,
     StructureRow,
@@ -695,6 +696,7 @@ def find(
     first: tuple[PhaseCells, Part] | None,
     launch: Launch,
     ranks: list[RankRow],
+    groups: list[RankGroup],
     system: System | None,
     mix: Mix,
     strata: Strata,
@@ -715,7 +717,7 @@ def find(
     causes = in_graphs(loading_code(found, structure), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:ROWS]]
-    findings = with_system(explain_collectives(findings, ranks), system)
+    findings = with_system(explain_collectives(findings, ranks, groups), system)
     findings += mix_finding(measured, mix, strata)
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)]
 
@@ -824,7 +826,9 @@ def _shares(strata: Strata) -> list[PhaseShare]:
 # Collectives: which rank the others wait for, and how much of a change is waiting, how much transfer.
 
 
-def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[Finding]:
+def explain_collectives(
+    findings: list[Finding], ranks: list[RankRow], groups: Sequence[RankGroup] = ()
+) -> list[Finding]:
     """Add to findings of communication who comes last; they go after the finding on that rank that made it late."""
     late = late_rank(ranks)
     if late is None:
@@ -838,10 +842,17 @@ def explain_collectives(findings: list[Finding], ranks: list[RankRow]) -> list[F
     for one in findings:
         if one.cause == "comm" and one.delta_ns > 0:
             where = msgspec.structs.replace(one.where, rank=late)
-            facts = msgspec.structs.replace(one.facts, late_rank=fact)
+            kind = _exchange(groups) if "SendRecv" in (one.where.kernel or "") else ""
+            facts = msgspec.structs.replace(one.facts, late_rank=msgspec.structs.replace(fact, kind=kind))
             one = msgspec.structs.replace(one, where=where, facts=facts)
         explained.append(one)
     return _after_their_cause(explained, late)
+
+
+def _exchange(groups: Sequence[RankGroup]) -> Literal["pipeline", "all-to-all", ""]:
+    """What kind of group sends and receives, where they are all of one."""
+    kinds = {one.kind for one in groups if one.kind or "ncclSend" in one.calls}
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def late_rank(ranks: list[RankRow]) -> int | None:

@@ -43,6 +43,7 @@ from tracediff.comparison.pictures import one_side, step_strip
 from tracediff.comparison.places import shown_layers
 from tracediff.comparison.shown import ROWS
 from tracediff.errors import TracediffError
+from tracediff.execution.clocks import with_waits
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import category, family
@@ -74,7 +75,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     Raises `TracediffError`: run-without-steps, and those of `chosen_steps`.
     """
     options = options or Options()
-    (side,) = with_classes([side])
+    (side,) = with_classes([with_waits(side)])
     side, frame = _frame(side)
     sides, rung = (side,), rung_of((side,), frame)
     strata = build_strata(frame)
@@ -163,6 +164,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         ranks=tables.ranks(standardised),
         rank_skew=tables.skews(joint),
         rank_groups=tables.groups(standardised),
+        rank_clocks=[side.clock],
         kernel_ranks=uneven,
         kpi=None,
         coverage=Coverage({kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}),

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Floats
+from tracediff.accounting.kernels import EXCHANGES, SENDS
 from tracediff.accounting.system import STATES
 from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
@@ -568,7 +569,15 @@ def ranks(standardised: StandardisedMeans) -> list[RankRow]:
 
 def groups(standardised: StandardisedMeans) -> list[RankGroup]:
     """Groups of ranks by their communicators, in order of their ranks; none where the captures do not say."""
-    return _rows(RankGroup, standardised.rows("aligned_group") if standardised.any_of("collectives") else [])
+    rows = standardised.rows("aligned_group") if standardised.any_of("collectives") else []
+    return _rows(RankGroup, [row | {"kind": _group_kind(row["calls"])} for row in rows])
+
+
+def _group_kind(calls: str) -> Literal["pipeline", "all-to-all", ""]:
+    """What a group is for, where its calls tell."""
+    if calls == SENDS:
+        return "pipeline"
+    return "all-to-all" if calls == EXCHANGES or "alltoall" in calls.lower() else ""
 
 
 def _less(value: float | None, than: float | None) -> float | None:

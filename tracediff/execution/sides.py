@@ -19,7 +19,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
-from tracediff.model import LeftOut, Note, RunInput, SideInput
+from tracediff.model import LeftOut, Note, RankClock, RunInput, SideInput
 from tracediff.model.causes import BUSY
 from tracediff.trace.threads import OUTSIDE
 from tracediff.trace.workloads import SHAPE
@@ -77,6 +77,7 @@ class Side:
     notes: tuple[Note, ...] = ()  # what of it was not read or not measured
     left_out: tuple[LeftOut, ...] = ()
     why: Why = ""  # its exports were read in another way than each alone would be
+    clock: RankClock | None = None  # of ranks that were exported apart, see clocks.py
 
     @property
     def parts(self) -> list[Reduction]:

@@ -52,6 +52,7 @@ STAGED: dict[str, dict[str, str]] = {
     "META_DATA_EXPORT": {"name": "VARCHAR", "value": "VARCHAR"},
     "EXPORT_META_DATA": {"name": "VARCHAR", "value": "VARCHAR"},
     "TARGET_INFO_SYSTEM_ENV": {"name": "VARCHAR", "value": "VARCHAR"},
+    "TARGET_INFO_SESSION_START_TIME": {"utcEpochNs": "BIGINT"},
     "ANALYSIS_DETAILS": {"duration": "BIGINT"},
     "TARGET_INFO_GPU": {
         "id": "BIGINT", "deviceId": "BIGINT", "cuDevice": "BIGINT", "name": "VARCHAR", "smCount": "BIGINT",
@@ -88,7 +89,7 @@ READ = {**STAGED, **SYSTEM}
 # Small tables, which hold what users and machines wrote: see metadata.py.
 METADATA = frozenset({
     "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU",
-    "TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE", "ThreadNames", "ANALYSIS_DETAILS",
+    "TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_SESSION_START_TIME", "ThreadNames", "ANALYSIS_DETAILS",
 })  # fmt: skip
 
 # One of these makes a SQLite file, or a folder of tables, an nsys export; other tables in it are left alone.

@@ -195,11 +195,25 @@ class RankRow(msgspec.Struct, frozen=True):
     outlier: float | None = None
 
 
+class RankClock(msgspec.Struct, frozen=True):
+    """How the clocks of ranks were aligned that were exported apart, of the run where they agree least."""
+
+    exports: int
+    by: Literal[
+        "sessions", "collectives"
+    ]  # the start times of the sessions, which are of one clock; the ends of shared collectives
+    kind: Literal["all-reduces", "collectives"]  # whose ends `apart_ns` is of
+    shared: int  # how many they are
+    apart_ns: int  # so near are 95 % of their ends on all their ranks
+
+
 class RankGroup(msgspec.Struct, frozen=True):
     """Ranks that share a communicator of NCCL, where the capture says so: how long they wait for each other, ns per step, sum of the ranks."""
 
     members: list[int]
-    calls: str  # of NCCL: in ncclSend and ncclRecv a wait is a bubble of a pipeline, in ncclAlltoAll experts that are not alike
+    calls: str  # of NCCL
+    # pipeline: each of its ranks sends to another, and waits are its bubble; all-to-all: of experts, and waits are their imbalance
+    kind: Literal["pipeline", "all-to-all", ""]
     baseline_wait_ns: float | None
     candidate_wait_ns: float | None = ABSENT
     baseline_late: int | None = None  # the rank for which the others waited longest

@@ -41,6 +41,7 @@ from tracediff.model.host import (
     KernelRanks,
     MemorySide,
     RangeRow,
+    RankClock,
     RankGroup,
     RankRow,
     RankSkew,
@@ -183,6 +184,7 @@ class WaitFact(msgspec.Struct, frozen=True):
     rank: int
     delta_wait_ns: float
     delta_transfer_ns: float
+    kind: Literal["pipeline", "all-to-all", ""] = ""  # of the group that waits, see RankGroup
 
 
 class AwaitedFact(msgspec.Struct, frozen=True):
@@ -535,6 +537,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gates: Gates | None = None  # where any were judged
     rank_skew: list[RankSkew] = []  # a row a side with several ranks
     rank_groups: list[RankGroup] = []
+    rank_clocks: list[
+        RankClock | None
+    ] = []  # of each side; null where it has no ranks apart, or they cannot be aligned
     kernel_ranks: list[KernelRanks] = []  # the most time first
     host: HostTime | None = None  # where a side has no GPU kernels
     layers: Layers | None = None  # where those of both sides are known

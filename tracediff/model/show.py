@@ -22,6 +22,7 @@ from tracediff.model.host import (
     HostTime,
     KernelRanks,
     RangeRow,
+    RankClock,
     RankGroup,
     RankRow,
     RankSkew,
@@ -259,6 +260,9 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RankRow]
     rank_skew: list[RankSkew] = []
     rank_groups: list[RankGroup] = []
+    rank_clocks: list[
+        RankClock | None
+    ] = []  # of each side; null where it has no ranks apart, or they cannot be aligned
     kernel_ranks: list[KernelRanks] = []
     kpi: ShowKpi | None  # where a benchmark's reports were given
     coverage: Coverage

@@ -191,7 +191,10 @@ def named(finding: Finding) -> str:
         if facts.match == "replaced" or (one_by_one and _first_of(before) != _first_of(after)):
             return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
     if facts.late_rank is not None:
-        return say("named_late", rank=f"{where.rank}", kernel=kernel or say("communication"))
+        named = {"pipeline": "named_bubble", "all-to-all": "named_uneven"}.get(
+            facts.late_rank.kind, "named_late"
+        )
+        return say(named, rank=f"{where.rank}", kernel=kernel or say("communication"))
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return say(f"kernel_{facts.match}", kernel=kernel)
     pattern, matched = f"named_{finding.cause}", f"named_{finding.cause}_{facts.match}"
@@ -379,7 +382,13 @@ def _kernel(finding: Finding, unit: str) -> str:
         before, after = size(sizes.baseline), size(sizes.candidate)
         numbers = say("per_unit_bytes", numbers=numbers, before=before, after=after)
     if facts.late_rank is not None:
-        return say("title_late", rank=f"{finding.where.rank}", kernel=kernel, numbers=numbers)
+        titled = {"pipeline": "title_bubble", "all-to-all": "title_uneven"}
+        return say(
+            titled.get(facts.late_rank.kind, "title_late"),
+            rank=f"{finding.where.rank}",
+            kernel=kernel,
+            numbers=numbers,
+        )
     matched = f"title_{finding.cause}_{facts.match}"
     text = say(
         matched if matched in PATTERNS else f"title_{finding.cause}", kernel=_with_others(finding, kernel), numbers=numbers,

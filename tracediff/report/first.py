@@ -175,8 +175,8 @@ def why(result: Result) -> str:
         rank, cause = finding.where.rank, named(finding)
         if rank is not None and finding.facts.late_rank is None:
             cause = say("on_rank", cause=cause, rank=f"{rank}")
-        elif names[cause] > 1:
-            cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread or ""))
+        elif names[cause] > 1 and finding.where.thread:
+            cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
         change = prose.signed(one.delta_ns)
         within = 0 < one.share <= 1 or change == prose.signed(observed.delta_ns)
         said.append(say("part" if within else "beside", change=change, cause=cause))

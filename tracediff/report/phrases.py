@@ -166,7 +166,12 @@ def _rare(finding: Finding) -> str:
 
 
 def _waiting(wait: WaitFact, late: int | None) -> str:
-    return say("late_in_collectives", rank=f"{late}", size=f"{wait.delta_transfer_ns / 1e3:+.1f} us")
+    patterns = {"pipeline": "late_in_pipeline", "all-to-all": "late_in_exchange"}
+    return say(
+        patterns.get(wait.kind, "late_in_collectives"),
+        rank=f"{late}",
+        size=f"{wait.delta_transfer_ns / 1e3:+.1f} us",
+    )
 
 
 def _advice(finding: Finding, result: Result) -> str:
@@ -174,6 +179,8 @@ def _advice(finding: Finding, result: Result) -> str:
     if result.verdict == "not_comparable":
         return ""
     if finding.facts.late_rank is not None:
+        if finding.facts.late_rank.kind == "pipeline":
+            return say("next_bubble")
         return say("next_late_rank", rank=f"{finding.where.rank}")
     if looks := untraced(result, finding):
         return looks

@@ -177,6 +177,23 @@ def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: floa
 _GROUPS = 4  # that are told in sentences
 
 
+def rank_clocks(report: Result | Show) -> list[str]:
+    """How the clocks of ranks were aligned that were exported apart, and how well that worked: a sentence a side."""
+    names = ("Baseline", "Candidate") if len(report.rank_clocks) > 1 else ("Capture",)
+    return [
+        say(
+            f"clocks_by_{one.by}",
+            side=side,
+            exports=f"{one.exports}",
+            count=f"{one.shared:,}",
+            kind=one.kind,
+            apart=units.prose([one.apart_ns]).size(one.apart_ns),
+        )
+        for side, one in zip(names, report.rank_clocks, strict=False)
+        if one is not None
+    ]
+
+
 def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], step: str) -> list[str]:
     """How long the ranks of a group wait for each other, and for which of them most; the longest first."""
     rows = [

@@ -660,6 +660,7 @@ def _ranks(report: Report) -> Section | None:
     )
     if waits_known:
         found.append(_aside(say("lead_rank_waits")))
+        found += map(_aside, remarks.rank_clocks(report))
     outliers = remarks.rank_outliers(report) if isinstance(report, Result) else []
     found += [Line([text]) for text in outliers]
     skew = [remarks.rank_skew(one, _two(report)) for one in report.rank_skew]

@@ -1,6 +1,6 @@
--- aligned_group: groups of ranks that share a communicator of NCCL, on both sides: how long they wait for each other. Of ranks in one export.
+-- aligned_group: groups of ranks that share a communicator of NCCL, on both sides: how long they wait for each other. Of ranks of one clock.
 --   members                                BIGINT[] ranks, numbered over the exports of a run
---   calls                                  VARCHAR  functions of NCCL that they call: ncclAllReduce; ncclRecv, ncclSend of a pipeline; ...
+--   calls                                  VARCHAR  functions of NCCL that they call: ncclAllReduce; ncclSend or ncclRecv of a pipeline, ncclSend and ncclRecv of an all-to-all; ...
 --   baseline_wait_ns, candidate_wait_ns    DOUBLE   from a rank's own start until the last one's, per step, sum of its ranks; NULL where the side has no such group
 --   baseline_late, candidate_late          BIGINT   the rank for which the others waited longest; the first of several
 --   baseline_caused_ns, candidate_caused_ns DOUBLE  what they waited for that one

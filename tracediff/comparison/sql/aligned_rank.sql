@@ -5,7 +5,7 @@
 --   baseline_own_ns, candidate_own_ns                   DOUBLE   the step less exposed communication
 --   baseline_last, candidate_last                       DOUBLE   share of the steps that all ranks share in which its own time was the longest
 --   baseline_behind_ns, candidate_behind_ns             DOUBLE   in those, by how much it was longer than the median rank's
---   baseline_comm_wait_ns, candidate_comm_wait_ns       DOUBLE   collectives until the last rank arrived, per step; of ranks in one export
+--   baseline_comm_wait_ns, candidate_comm_wait_ns       DOUBLE   collectives until the last rank arrived, per step; of ranks of one clock
 --   baseline_comm_transfer_ns, candidate_comm_transfer_ns DOUBLE the rest of them
 --   baseline_caused_wait_ns, candidate_caused_wait_ns   DOUBLE   what the other ranks waited in sum while this one was the last
 --   delta_ns, delta_own_ns                              DOUBLE   candidate - baseline

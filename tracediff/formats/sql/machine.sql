@@ -15,7 +15,9 @@ CREATE TEMP TABLE meta_row AS
 SELECT name, value FROM staged_META_DATA_CAPTURE
 UNION ALL SELECT name, value FROM staged_META_DATA_EXPORT
 UNION ALL SELECT name, value FROM staged_EXPORT_META_DATA
-UNION ALL SELECT name, value FROM staged_TARGET_INFO_SYSTEM_ENV;
+UNION ALL SELECT name, value FROM staged_TARGET_INFO_SYSTEM_ENV
+-- when time 0 of the export was: the same clock for all exports of a machine
+UNION ALL SELECT 'SESSION_START_NS', utcEpochNs::VARCHAR FROM staged_TARGET_INFO_SESSION_START_TIME WHERE utcEpochNs > 0;
 CREATE TABLE meta AS
 WITH stripped AS (
     SELECT regexp_replace(name, '^PROCESS_[0-9]+:', '') AS name, value FROM meta_row WHERE length(value) <= 64
@@ -23,6 +25,6 @@ WITH stripped AS (
 SELECT DISTINCT name, value FROM stripped WHERE name IN (
     'CAPTURE_EVENT_TYPE', 'CUDA_GRAPH_TRACE_OPTIONS:MODE', 'COLLECT_CUDA_TRACE', 'COLLECT_NVTX_TRACE',
     'RUN_DURATION_MS', 'EXPORT_PRODUCT_VERSION', 'EXPORT_SCHEMA_VERSION', 'NvDriverVersion',
-    'CudaDriverVersion', 'CpuCores', 'CpuArchitecture', 'RANK'
+    'CudaDriverVersion', 'CpuCores', 'CpuArchitecture', 'RANK', 'SESSION_START_NS'
 );
 DROP TABLE meta_row;

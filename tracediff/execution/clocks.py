@@ -1,0 +1,150 @@
+"""Ranks that were exported apart: their clocks aligned, so that their waits for each other are known as in one export.
+
+| number | what it decides | origin |
+|-|-|-|
+| ONE_CLOCK_NS, 60 us | the start times of sessions are of one clock: ends of the collectives they share differ by no more, median | 18 runs of two ranks on one machine: 0 to 2 us in all-reduces, 13 in sends, 25 in all-gathers and reduce-scatters of 100 MB, single ends up to 55 |
+| TOGETHER, 90 % | of the shared collectives end so near to each other, else ranks are not told to wait | 97 % and more there; a buffered send ends before its receiver begins |
+| AGREE, 95 % | of the ends are as near as the report says | |
+
+An all-reduce ends everywhere at nearly the same moment, whichever rank came last; a send ends before it was received. So where the
+sessions' own clocks differ, all-reduces align them, and other collectives only where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tracediff.accounting.kernels import ONE_CLOCK_NS, TOGETHER, collective_waits, counted
+from tracediff.accounting.reduction import Reduction
+from tracediff.execution.sides import Run, Side
+from tracediff.model import RankClock
+
+AGREE = 95  # percent
+_SHARED = ["step", "comm", "ordinal"]  # what names a collective of a run
+
+
+def with_waits(side: Side) -> Side:
+    """The side with `collectives` over the exports of each run, and how well clocks agree in the run where they do worst.
+
+    Runs of one export are left as they are, and those whose clocks cannot be aligned.
+    """
+    runs, clocks = [], []
+    for run in side.runs:
+        joined = _joined(run)
+        runs.append(run if joined is None else joined[0])
+        clocks += [] if joined is None else [joined[1]]
+    worst = max(clocks, key=lambda clock: clock.apart_ns, default=None)
+    return replace(side, runs=runs, clock=worst)
+
+
+def _joined(run: Run) -> tuple[Run, RankClock] | None:
+    if run.unread or len(set(run.firsts())) < 2:
+        return None
+    parts, clocks = list(run.parts), []
+    for window in _windows(run):
+        aligned = _aligned([(run.firsts()[at], run.parts[at]) for at in window])
+        if aligned is None:
+            return None
+        arrived, clock = aligned
+        waits = collective_waits(arrived)
+        for at in window:
+            first, ranks = run.firsts()[at], run.parts[at].measured.all_ranks
+            mine = waits.filter(pl.col("rank").is_between(first, first + ranks - 1))
+            local = pl.col("members").list.eval(pl.element() - first), pl.col("rank") - first
+            parts[at] = replace(run.parts[at], collectives=mine.with_columns(*local))
+        clocks.append(clock)
+    return replace(run, parts=parts), max(clocks, key=lambda clock: clock.apart_ns)
+
+
+def _windows(run: Run) -> Iterator[list[int]]:
+    """The parts of each capture window, of all ranks."""
+    seen: dict[int, int] = {}
+    windows: dict[int, list[int]] = {}
+    for at, first in enumerate(run.firsts()):
+        seen[first] = seen.get(first, -1) + 1
+        windows.setdefault(seen[first], []).append(at)
+    yield from windows.values()
+
+
+def _aligned(parts: Sequence[tuple[int, Reduction]]) -> tuple[pl.DataFrame, RankClock] | None:
+    """Arrivals of all ranks with the clock of the first export; None where they share no collectives that end together."""
+    numbered = all(_numbers(part.arrivals) for _, part in parts)
+    tables = [_counted(first, part.arrivals, numbered=numbered) for first, part in parts]
+    done, by_session = [tables[0]], True
+    starts = [_session_ns(part) for _, part in parts]
+    for table, start in zip(tables[1:], starts[1:], strict=True):
+        shared = _ends(table, pl.concat(done))
+        if shared is None:
+            return None
+        end, late, reduces = shared
+        if start is not None and starts[0] is not None:
+            ahead = start - starts[0]
+            if abs(np.median(late + ahead)) <= ONE_CLOCK_NS:
+                done.append(table.with_columns(pl.col("start", "end") + ahead))
+                continue
+        chosen = reduces if reduces.any() else ~reduces
+        shift = _drifting(end[chosen], late[chosen], table)
+        done.append(table.with_columns(pl.col("start") - shift, pl.col("end") - shift))
+        by_session = False
+    ops = pl.concat(done)
+    ends = ops.group_by(_SHARED).agg(
+        ranks=pl.col("rank").n_unique(), reduces=pl.col("reduces").any(), apart=pl.col("end").max() - pl.col("end").min()
+    )  # fmt: skip
+    ends = ends.filter(pl.col("ranks") > 1)
+    if (ends["apart"] <= ONE_CLOCK_NS).mean() < TOGETHER:  # type: ignore[operator]
+        return None
+    best = ends.filter("reduces") if ends["reduces"].any() else ends
+    apart = int(np.percentile(best["apart"].to_numpy(), AGREE))
+    kind: Literal["all-reduces", "collectives"] = "all-reduces" if ends["reduces"].any() else "collectives"
+    clock = RankClock(len(parts), "sessions" if by_session else "collectives", kind, len(best), apart)
+    return ops.drop("ordinal").sort("rank", "start", maintain_order=True), clock
+
+
+def _numbers(arrived: pl.DataFrame) -> bool:
+    """Whether numbers of labels name its steps."""
+    steps = arrived.select("rank", "step", "number").unique()
+    return bool(
+        steps["number"].is_not_null().all() and not steps.select("rank", "number").is_duplicated().any()
+    )
+
+
+def _counted(first: int, arrived: pl.DataFrame, *, numbered: bool) -> pl.DataFrame:
+    """Arrivals of an export among those of its run."""
+    step = pl.col("number" if numbered else "step").alias("step")
+    return counted(arrived.with_columns(pl.col("rank") + first, step))
+
+
+def _session_ns(part: Reduction) -> int | None:
+    said = part.meta.get("SESSION_START_NS", ())
+    return int(said[0]) if len(said) == 1 and said[0].isdecimal() else None
+
+
+def _ends(
+    table: pl.DataFrame, others: pl.DataFrame
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None:
+    """Of collectives of an export that others share: its end, by how much that is after theirs, and whether it is an all-reduce."""
+    theirs = others.group_by(_SHARED).agg(other=pl.col("end").median().cast(pl.Int64))
+    both = table.join(theirs, on=_SHARED).sort("end")
+    if not len(both):
+        return None
+    return both["end"].to_numpy(), (both["end"] - both["other"]).to_numpy(), both["reduces"].to_numpy()
+
+
+def _drifting(end: npt.NDArray[np.int64], late: npt.NDArray[np.int64], table: pl.DataFrame) -> pl.Series:
+    """By how much the clock of an export is ahead at each of its rows: a line through the medians of both halves, for clocks drift."""
+    half = len(end) // 2
+    ahead = float(np.median(late))
+    if half == 0:
+        return pl.Series([round(ahead)] * len(table), dtype=pl.Int64)
+    (x, y), (u, v) = (
+        (float(np.median(end[at])), float(np.median(late[at]))) for at in (slice(half), slice(half, None))
+    )
+    slope = (v - y) / (u - x) if u > x else 0.0
+    moment = table["start"].to_numpy().astype(np.float64)
+    return pl.Series(np.rint(y + slope * (moment - x)).astype(np.int64))
