@@ -221,11 +221,6 @@ class Reduction:
         words = self.cells[self.idle_ns["cell"]]
         return pl.concat([self.idle_ns.drop("cell"), words], how="horizontal")
 
-    @property
-    def whole_graphs(self) -> bool:
-        """Whether the kernels of CUDA graphs are not there: graphs were recorded as a whole, or not at all."""
-        return self.coverage["graphs"] != "captured" or bool((self.keys["kind"] == 3).any())
-
 
 # Where the steps of a table are in another one: by arrays, for joins of millions of rows are slow.
 

@@ -157,7 +157,10 @@ class _Comparable(NamedTuple):
 
 
 def _comparable(sides: Sequence[Side]) -> _Comparable:
-    whole = [{part.whole_graphs for part in side.parts} for side in sides[:2]]
+    whole = [
+        {bool((part.keys["kind"] == 3).any()) or part.coverage["graphs"] != "captured" for part in side.parts}
+        for side in sides[:2]
+    ]
     by_torch = {one for side in sides[:2] for one in side.by_torch()}
     return _Comparable(whole[0] == whole[1] and len(whole[0]) == 1, len(by_torch) == 1)
 

@@ -59,10 +59,10 @@ class Shared:
 
 
 def graphs_apart(sides: Sequence[Sequence[Reduction]]) -> bool:
-    """Whether one side has the kernels of CUDA graphs, and the other has graphs as a whole: they were traced in different modes."""
+    """Whether CUDA graphs were launched, and traced by node on one side and as a whole on the other."""
     modes = {frozenset(part.graph_mode for part in side) for side in sides}
-    whole = {frozenset(part.whole_graphs for part in side) for side in sides}
-    return len(modes) > 1 and len(whole) > 1 and not any("unknown" in of_side for of_side in modes)
+    used = any(part.apis["api"].str.contains("GraphLaunch").any() for side in sides for part in side)
+    return used and len(modes) > 1 and not any("unknown" in of_side for of_side in modes)
 
 
 def launched(parts: Iterable[Reduction]) -> Launched:
