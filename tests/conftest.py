@@ -25,7 +25,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 # How long an example takes says more of the machine than of the program. The same examples each time, so that what fails comes
 # of the change at hand; `HYPOTHESIS_PROFILE=look-further` draws new ones.
-settings.register_profile("tracediff", deadline=None, derandomize=True)
+settings.register_profile("tracediff", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("look-further", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tracediff"))
 

@@ -72,6 +72,7 @@ def state() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_culprit_is_found(nsys: StandIn) -> None:
     """Nine commits; the seventh is slow. git asks for 4, 6 and 5."""
     hashes = history([*6 * ["base"], *4 * ["slow"]])

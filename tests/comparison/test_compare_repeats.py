@@ -40,8 +40,7 @@ def test_five_calm_runs_a_side_and_30_us_more(repeats):
     assert compare(repeats(CALM, "b"), repeats(SLOW, "c")).verdict == "inconclusive"
 
 
-@pytest.mark.parametrize("outlier", [1000, 10])
-@pytest.mark.parametrize("side", ["baseline", "candidate"])
+@pytest.mark.parametrize(("side", "outlier"), [("baseline", 10), ("candidate", 1000)])
 def test_one_outlying_run_of_five_makes_no_change(side, outlier, repeats):
     odd = repeats((*CALM[:4], outlier), "odd")
     calm = repeats(CALM, "b")
@@ -53,8 +52,8 @@ def test_one_outlying_run_of_five_makes_no_change(side, outlier, repeats):
 @pytest.mark.parametrize(
     ("baseline", "candidate", "side", "apart"),
     [
-        (CALM, (*SLOW[:4], 1000), "candidate", 870), (CALM, (*SLOW[:4], 10), "candidate", -120),
-        ((*CALM[:4], 1000), SLOW, "baseline", 900), ((*CALM[:4], 10), SLOW, "baseline", -90),
+        (CALM, (*SLOW[:4], 1000), "candidate", 870),
+        ((*CALM[:4], 10), SLOW, "baseline", -90),
     ],
 )  # fmt: skip
 def test_one_outlying_run_of_five_hides_no_change(baseline, candidate, side, apart, repeats):

@@ -344,7 +344,7 @@ def near(value, scale: float = 1e6):
     return pytest.approx(value, abs=1e-9 * scale)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(two_sides(), st.booleans())
 def test_everything_closes(sides, speed: bool):
     """The typical step and the start, weighted, and the tail are the mean of a phase; phases weighted are the whole; places of host work and kernels the step."""
@@ -368,7 +368,7 @@ def test_everything_closes(sides, speed: bool):
     assert runs[1] - runs[0] == near(whole.delta)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(two_sides(), st.booleans())
 def test_exchanging_the_sides_changes_every_sign(sides, speed: bool):
     one, other = (measured(*both, idle=2, kernels=1, speed=speed) for both in (sides, sides[::-1]))
@@ -384,7 +384,7 @@ def test_exchanging_the_sides_changes_every_sign(sides, speed: bool):
             assert part.estimate.p.tolist() == opposite.estimate.p.tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(two_sides())
 def test_a_side_against_itself_is_exactly_nothing(sides):
     found = measured(sides[0], sides[0], idle=2, kernels=1, speed=True)
@@ -392,7 +392,7 @@ def test_a_side_against_itself_is_exactly_nothing(sides):
         assert not one.delta.any() and not one.host_speed.any()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(two_sides(), st.randoms(use_true_random=False))
 def test_the_order_of_runs_and_of_rows_is_irrelevant(sides, random):
     one = measured(*sides, idle=2, kernels=1, speed=True).whole

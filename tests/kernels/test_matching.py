@@ -388,7 +388,7 @@ sequences = st.lists(st.sampled_from(NAMES), max_size=25)
 extras = st.lists(st.sampled_from([*NAMES, "rare_1", "rare_2", SOFTMAX]), max_size=4)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(sequences, sequences, extras, extras)
 def test_every_op_is_shared_out_whole(one, other, more_one, more_other):
     found = match(one, other, baseline=more_one, candidate=more_other)
@@ -409,7 +409,7 @@ def swapped_rows(found) -> Counter:
     return Counter((other.get(row.match, row.match), row.candidate, row.baseline) for row in found.rows)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(sequences, sequences, extras, extras)
 def test_swapping_the_sides_swaps_the_rows(one, other, more_one, more_other):
     there = match(one, other, baseline=more_one, candidate=more_other)
@@ -433,7 +433,7 @@ workloads = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(workloads, workloads)
 def test_several_workloads_share_out_every_op_and_swap(one, other):
     sides = {"mixed": phase(one[0], *one[1])}, {"mixed": phase(other[0], *other[1])}

@@ -425,7 +425,7 @@ def check(path: Path, content: bytes) -> None:
         assert all(0 <= metric.value < float("inf") for metric in report.metrics.values())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400))
 def test_random_bytes_raise_nothing_else(tmp_path: Path, content: bytes) -> None:
     check(tmp_path / "f", content)
@@ -434,7 +434,7 @@ def test_random_bytes_raise_nothing_else(tmp_path: Path, content: bytes) -> None
     check(tmp_path / "f", b"{'iterLatencyMS': " + content)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(TEXTS), st.data())
 def test_damaged_files_raise_nothing_else(tmp_path: Path, text: bytes, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
@@ -454,7 +454,7 @@ KEYS = ["performance", "streaming_metrics", "decoding_stats", "request_throughpu
         "numGenRequests", "rank", "hostStepTimeMS"]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(KEYS), json_values | st.dictionaries(st.sampled_from(KEYS), json_values))
 )
