@@ -122,10 +122,7 @@ def test_in_the_report_of_a_comparison():
     assert "latencies" not in render_html(full)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*sample.HOSTILE, "</details></textarea><img src=x onerror=alert(1)>", "a\nb\u202e", "x" * 5000, ""],
-)
+@pytest.mark.parametrize("name", [sample.SCRIPT, sample.PIPE, sample.MARKUP, "a\nb\u202e", "x" * 5000, ""])
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
     one, other = map(tags, (companion.render_html(report(one)) for one in (name, tame)))

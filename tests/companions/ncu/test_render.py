@@ -123,10 +123,7 @@ def test_in_the_report_of_a_comparison_the_kernel_links_to_its_counters():
     assert "#ncu" not in without and "hardware counters" not in without
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*sample.HOSTILE, "</details></textarea><img src=x onerror=alert(1)>", "a\nb\u202e", "x" * 5000, ""],
-)
+@pytest.mark.parametrize("name", [sample.SCRIPT, sample.PIPE, sample.MARKUP, "a\nb\u202e", "x" * 5000, ""])
 def test_names_are_harmless(name):
     tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
     pages = [companion.render_html(report(one)) for one in (name, tame)]
