@@ -26,7 +26,6 @@ from tracediff.session import compare_request
 READING = Reading(threads=1)
 PAIRS = {
     "graph": ("demo/graph_a/graph_a1.sqlite.xz", "demo/graph_gc/graph_gc.sqlite.xz"),
-    "eager": ("captures/eager_a1.sqlite.xz", "captures/eager_a2.sqlite.xz"),
     "memory": ("system/mem.sqlite.xz", "system/mem_alloc.sqlite.xz"),
     "ranks": ("captures/tp2_a1.sqlite.xz", "captures/tp2_a1.sqlite.xz"),
 }

@@ -15,10 +15,20 @@ from tracediff.execution.run import reduce_file
 OLDEST = {"graph_internal": -100, "dependency": 100}
 
 
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory):
+    """The trace of the newest generation, and the same with longer kernels."""
+    folder = tmp_path_factory.mktemp("newest")
+    made = {"newest": whole("3.24"), "longer": whole("3.24", more=100)}
+    return [
+        side(name, reduce_file(one.write(folder / f"{name}.sqlite"), READING)) for name, one in made.items()
+    ]
+
+
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_every_generation_of_the_schema_compares_with_the_newest(schema, tmp_path):
+def test_every_generation_of_the_schema_compares_with_the_newest(schema, newest, tmp_path):
     """From one trace all give one set of numbers, and the newest sees what changes in each: here 700 ns of compute."""
-    newest = side("newest", reduce_file(whole("3.24").write(tmp_path / "newest.sqlite"), READING))
+    newest, longer = newest
     old = side("old", reduce_file(whole(schema).write(tmp_path / "old.sqlite"), READING))
     result = compare(newest, old)
     check_result(result)
@@ -27,6 +37,5 @@ def test_every_generation_of_the_schema_compares_with_the_newest(schema, tmp_pat
     assert moved == (OLDEST if schema == "2019" else {})
     assert len(old.runs[0].parts[0].periods) == 2 * STEPS
     assert all(row.match == "exact" and row.delta_ns == 0 for row in result.kernels)
-    longer = whole("3.24", more=100).write(tmp_path / "longer.sqlite")
-    result = compare(old, side("longer", reduce_file(longer, READING)))
+    result = compare(old, longer)
     assert result.accounting.delta["compute"] == 100  # of the idle 100 ns before the first node of the graph

@@ -79,13 +79,13 @@ def test_objects_of_other_tools_are_left_alone(export):
     assert "StringIds" in found and not {"mine", "other"} & found.keys()
 
 
-@pytest.mark.parametrize("byte", [0, 255])
-def test_a_damaged_page_gives_no_number(export, tmp_path, byte):
+def test_a_damaged_page_gives_no_number(export, tmp_path):
+    """Every third page, filled with zeros and with ones in turns."""
     content, whole = export.read_bytes(), reduce_file(export, Reading(threads=1))
     damaged, refused = tmp_path / "damaged.sqlite", 0
     for page in range(0, len(content) // PAGE, 3):
         raw = bytearray(content)
-        raw[page * PAGE : (page + 1) * PAGE] = bytes([byte]) * PAGE
+        raw[page * PAGE : (page + 1) * PAGE] = bytes([page % 2 * 255]) * PAGE
         damaged.write_bytes(raw)
         try:
             found = reduce_file(damaged, Reading(threads=1))
