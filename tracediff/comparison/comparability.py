@@ -10,7 +10,8 @@ from typing import Literal
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.tables import KINDS as SYSTEM
-from tracediff.execution.ladder import Shared, graphs_apart
+from tracediff.errors import TracediffError
+from tracediff.execution.ladder import Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
@@ -308,6 +309,54 @@ def _dropped(sides: Sides) -> Check:
 
 
 # Captures that are no repeats.
+
+
+def need_one_program(sides: Sequence[Side]) -> None:
+    """Raise `TracediffError` (mixed-programs) where the runs of a side are of several programs, or of one launched in two ways.
+
+    Their mean is a step that none of them takes. Measured in pairs of runs of one program, 13 programs with traffic among them: all of the
+    kernel time is in kernels of both, and the parts that graphs launch differ by 3 % at most; between programs 1 and 49 % are in both,
+    and 91 % apart are the graphs of a program and the same without them.
+    """
+    for side in sides:
+        first, *others = side.runs
+        why = {run.name: _unlike(first, run) for run in others}
+        unlike = [name for name, said in why.items() if said]
+        if not unlike:
+            continue
+        alike = [first.name, *(name for name, said in why.items() if not said)]
+        few, many = sorted((unlike, alike), key=len)
+        raise TracediffError(
+            "mixed-programs",
+            f"the runs of {side.label} are no repeats of one program: {_named(few)} against {_named(many)}: {why[unlike[0]]}",
+            fix="give the runs of one program on a side; compare takes them together with --force",
+            exit_code=4,
+        )
+
+
+def _unlike(one: Run, other: Run) -> str:
+    """Why two runs are not of one program; empty where they may be."""
+    both = [launched(run.parts) for run in (one, other)]
+    total = [sum(ns for _, ns in kernels.values()) for kernels in both]
+    if not all(total):  # captures of the host
+        return ""
+    common = both[0].keys() & both[1].keys()
+    share = min(sum(side[name][1] for name in common) / ns for side, ns in zip(both, total, strict=True))
+    if share < MOSTLY:
+        return f"{100 * share:.0f} % of their kernel time is in kernels that both have"
+    graphs = [_by_graphs(run) for run in (one, other)]
+    if abs(graphs[0] - graphs[1]) > MOSTLY:
+        low, high = sorted(100 * part for part in graphs)
+        return f"CUDA graphs launch {low:.0f} % of the kernels of some and {high:.0f} % of the others'"
+    return ""
+
+
+def _by_graphs(run: Run) -> float:
+    """The part of a run's kernels that CUDA graphs launch."""
+    count, graphed = (
+        sum(int(part.launch[name].sum()) for part in run.parts) for name in ("kernels", "graph_kernels")
+    )
+    return graphed / count if count else 0.0
 
 
 def repeated_captures(sides: Sequence[Side]) -> list[Note]:

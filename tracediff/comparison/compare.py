@@ -33,7 +33,7 @@ from tracediff.comparison.classes import (
     one_phase,
     with_classes,
 )
-from tracediff.comparison.comparability import captures_of_both, check, repeated_captures
+from tracediff.comparison.comparability import captures_of_both, check, need_one_program, repeated_captures
 from tracediff.comparison.findings import find
 from tracediff.comparison.frame import Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
@@ -99,9 +99,11 @@ def compare(
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
 
-    Raises `TracediffError`: no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
+    Raises `TracediffError`: mixed-programs, no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
     """
     options = options or Options()
+    if not options.force:
+        need_one_program([baseline, candidate, *([noise] if noise else [])])
     baseline, measured, work = _prepared(baseline, candidate, noise, options)
     sides, frame = measured.sides, measured.frame
     rung = rung_of(sides, frame, work)

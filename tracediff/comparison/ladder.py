@@ -63,7 +63,7 @@ def rung_of(sides: Sequence[Side], frame: Frame, work: Shared | None = None) -> 
 _WHY = {
     "labels_missing": "not all captures have step labels",
     "other_rules": "step labels differ",
-    "other_work": "the steps of the sides hold different amounts of work",
+    "other_work": "the steps hold different amounts of work",
     "steps_missing": "no steps were found in some captures",
     "kernels_missing": "one side lacks GPU kernels",
 }

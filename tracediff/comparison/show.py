@@ -28,7 +28,7 @@ from tracediff.comparison.cells import (
 )
 from tracediff.comparison.chosen import Cells, chosen_steps, described
 from tracediff.comparison.classes import build_strata, notes_of_classes, one_phase, with_classes
-from tracediff.comparison.comparability import facts, repeated_captures
+from tracediff.comparison.comparability import facts, need_one_program, repeated_captures
 from tracediff.comparison.compare import KINDS, Options
 from tracediff.comparison.evidence import Idle
 from tracediff.comparison.frame import CellSums, Frame, build_frame
@@ -72,9 +72,10 @@ def _main_phase(steps: pl.DataFrame) -> str:
 def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (), worst: int = 0) -> Show:
     """Report on one side. `picks`, `worst`: single steps to look at, see `comparison.chosen`.
 
-    Raises `TracediffError`: run-without-steps, and those of `chosen_steps`.
+    Raises `TracediffError`: mixed-programs, run-without-steps, and those of `chosen_steps`.
     """
     options = options or Options()
+    need_one_program([side])
     (side,) = with_classes([with_waits(side)])
     side, frame = _frame(side)
     sides, rung = (side,), rung_of((side,), frame)
