@@ -150,7 +150,7 @@ def test_idle_time_is_of_the_mean_and_of_typical_steps():
         (0, 0, 100, 1, *words), (0, 1, 300, 2, *words), (1, 0, 500, 1, *words), (1, 0, 40, 4, "gc", "executor", "", "", "", False),
     )  # fmt: skip
     names = "steps", "cause", "baseline_pieces", "baseline_ns", "candidate_pieces", "candidate_ns", "delta_ns"
-    assert [only(row, *names) for row in rows("aligned_idle", idle_part=idle, step_weight=STEPS)] == [
+    assert [only(row, *names) for row in rows("aligned_idle", idle_part=idle, typical_weight=STEPS)] == [
         ("", "host_work", 1.5, 200.0, 1.0, 500.0, 300.0),
         ("", "gc", 0.0, 0.0, 4.0, 40.0, 40.0),
         ("decode", "host_work", 2.0, 300.0, 1.0, 500.0, 200.0),
@@ -172,7 +172,7 @@ STEPS = pl.DataFrame(
 )  # fmt: skip
 
 
-def test_calls_of_the_mean_step_and_of_the_typical_step_of_a_phase():
+def test_calls_of_the_mean_step_and_of_that_of_a_phase():
     found = rows("aligned_call", apis=CALLS, step_weight=STEPS)
     names = "steps", "api", "baseline_calls", "baseline_ns", "candidate_calls", "candidate_ns", "delta_ns"
     assert [only(row, *names) for row in found] == [
@@ -190,13 +190,32 @@ def test_launches():
         "side calls graph_launches kernels graph_kernels delay_mean_ns delay_p50_ns delay_p99_ns",
         (0, 20, 0, 20, 0, 5.0, 4.0, 9.0), (1, 4, 4, 80, 80, None, None, None),
     )  # fmt: skip
-    (row,) = rows("aligned_launch", launch=launch)
+    weights = WEIGHTS.with_columns(steps=pl.lit(""))
+    (row,) = rows("aligned_launch", launch=launch, launch_weight=weights)
     assert only(
         row, "baseline_calls", "baseline_kernels", "baseline_delay_mean_ns", "baseline_delay_p99_ns"
     ) == (10, 10, 5, 9)
     assert only(row, "candidate_calls", "candidate_graph_kernels", "candidate_delay_p50_ns") == (1, 20, 0)
-    (alone,) = rows("aligned_launch", launch=launch.filter(pl.col("side") == 1))
+    (alone,) = rows("aligned_launch", launch=launch.filter(pl.col("side") == 1), launch_weight=weights)
     assert only(alone, "baseline_calls", "baseline_delay_mean_ns", "candidate_calls") == (0, 0, 1)
+
+
+def test_launches_of_a_phase_are_those_of_its_own_steps():
+    """Decodes launch 10 kernels each, all from graphs, and prefills 30 one by one, in as many steps: 20 in the mean."""
+    launch = table(
+        "side stratum calls graph_launches kernels graph_kernels delay_mean_ns delay_p50_ns delay_p99_ns",
+        (0, 0, 2, 2, 20, 20, 1.0, 1.0, 1.0), (0, 1, 60, 0, 60, 0, 9.0, 9.0, 9.0),
+    )  # fmt: skip
+    weights = table(
+        "side stratum steps weight", (0, 0, "", 0.25), (0, 1, "", 0.25), (0, 0, "decode", 0.5), (0, 1, "prefill", 0.5)
+    )  # fmt: skip
+    found = rows("aligned_launch", launch=launch, launch_weight=weights)
+    names = "steps", "baseline_kernels", "baseline_graph_kernels", "baseline_delay_mean_ns"
+    assert [only(row, *names) for row in found if row["steps"]] == [
+        ("decode", 10, 10, 1),
+        ("prefill", 30, 0, 9),
+    ]
+    assert only(found[0], *names[:3]) == ("", 20, 5)
 
 
 def test_transitions_are_kernels_that_went_into_graphs_or_out_of_them():
@@ -245,7 +264,7 @@ def test_threads_by_role():
         "delta_ns",
     )
     assert [only(row, *names) for row in found] == [
-        ("detokeniser", "host", None, [], None, 0.0, None, None),
+        ("detokeniser", "host", None, [], None, None, None, None),  # its ranges were not recorded
         # two of four places are on both sides; schedule takes 100 ns, sample 10 of its own; then schedule 300
         (
             "executor",
@@ -257,7 +276,7 @@ def test_threads_by_role():
             0.5,
             190.0,
         ),
-        ("other", "host", [], [], 0.0, 0.0, 1.0, 0.0),
+        ("other", "host", [], [], None, None, 1.0, None),
     ]
 
 

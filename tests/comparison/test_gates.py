@@ -18,7 +18,7 @@ from tracediff.comparison.gates import Policy, judge, judge_all, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
-from tracediff.model.kernels import LaunchCounts, LaunchTypical
+from tracediff.model.kernels import LaunchPhase, LaunchSide
 
 # Words
 
@@ -326,18 +326,18 @@ def test_counts(gate, outcome, results):
     assert "per step" in judged.message and "in the mean of all steps" in judged.message
 
 
-def test_counts_of_a_phase_are_of_its_typical_step(results):
+def test_counts_of_a_phase_are_of_its_mean_step(results):
     """Prompts launch more, and seldom: the mean of all steps is neither's."""
     launch = results["same"].launch
-    counts = [LaunchCounts(kernels, 20.0, 1.0, 2.0) for kernels in (149.0, 165.0)]
-    typical = LaunchTypical("generation", *counts, [])
+    sides = [LaunchSide(20.0, 1.0, kernels, *[0.0] * 6) for kernels in (149.0, 165.0)]
+    phase = LaunchPhase("generation", *sides, [])
     changed = msgspec.structs.replace(
-        results["same"], launch=msgspec.structs.replace(launch, phases=[typical])
+        results["same"], launch=msgspec.structs.replace(launch, by_phase=[phase])
     )
     judged = judge(parse_gate("generation.kernels:+15"), changed)
     assert judged.outcome == "failed"
     assert judged.message == (
-        "generation.kernels +16 per step (+10.7 %) in the typical generation step exceeds 15 per step"
+        "generation.kernels +16 per step (+10.7 %) in the mean generation step exceeds 15 per step"
     )
     assert judge(parse_gate("generation.kernels:+16"), changed).outcome == "passed"
 

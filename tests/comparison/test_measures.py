@@ -54,7 +54,6 @@ def test_measures_that_are_understood(text, measure):
         ("graph", "'graph' is part of several names; did you mean graph_internal or graph_launches?"),
         ("generaton.p99", "'generaton' is no phase; did you mean generation"),
         ("p99", "did you mean generation.p99?"),
-        ("generation.copies", "not by phase; did you mean copies?"),
         ("compute@x", "did you mean idle@x?"),
         ("step@x", "only idle time has places"),
         ("gil@", "@ is followed by"),

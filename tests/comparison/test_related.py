@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from tests.measuring import FIRST, measured, step
-from tracediff.comparison.candidates import Candidate, replacement
+from tracediff.comparison.candidates import Candidate, _call, replacement
 from tracediff.comparison.cells import Measured
 from tracediff.comparison.findings import (
+    _elsewhere,
     launched_otherwise,
     of_one_holder,
     of_one_range,
     of_related_kernels,
+    united,
     with_consequences,
     with_counts_of_all,
     with_synchronisation,
@@ -25,9 +28,8 @@ from tracediff.model import (
     FindingFacts,
     FindingPart,
     Launch,
-    LaunchCounts,
+    LaunchPhase,
     LaunchSide,
-    LaunchTypical,
     StructureRow,
     Where,
 )
@@ -57,28 +59,29 @@ def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more
     return Candidate(cause, where, judged, facts, level=level, explained=judged.score, **more)
 
 
-def of_typical(*counts: LaunchCounts, apis: Sequence[ApiRow] = ()) -> Launch:
-    side = LaunchSide(*[0.0] * 9)
-    return Launch(
-        baseline=side, candidate=side, apis=[], phases=[LaunchTypical("generation", *counts, list(apis))]
-    )
+def of_generation(*sides: LaunchSide, apis: Sequence[ApiRow] = ()) -> Launch:
+    nothing = LaunchSide(*[0.0] * 9)
+    phase = LaunchPhase("generation", *sides, list(apis))
+    return Launch(baseline=nothing, candidate=nothing, apis=[], by_phase=[phase])
+
+
+def launch_side(calls: float = 10, syncs: float = 0) -> LaunchSide:
+    return LaunchSide(calls, 0.0, 10.0, *[0.0] * 6, syncs_per_step=syncs)
 
 
 def syncs(before: float, after: float, **calls: tuple[float, float]) -> Launch:
-    """So many synchronising calls in the typical step of each side; `calls`: of each function."""
-    counts = [LaunchCounts(kernels=10, calls=10, graph_launches=0, syncs=many) for many in (before, after)]
+    """So many synchronising calls in a step of each side; `calls`: of each function."""
+    counts = [launch_side(syncs=many) for many in (before, after)]
     rows = [
         ApiRow(api=api, kind="sync", baseline_calls=one, candidate_calls=other, baseline_ns=0)
         for api, (one, other) in calls.items()
     ]
-    return of_typical(*counts, apis=rows)
+    return of_generation(*counts, apis=rows)
 
 
 def launches(more: float) -> Launch:
-    """The typical step of the candidate calls so many launches more."""
-    return of_typical(
-        *(LaunchCounts(kernels=10, calls=many, graph_launches=0, syncs=0) for many in (10, 10 + more))
-    )
+    """A step of the candidate calls so many launches more."""
+    return of_generation(launch_side(), launch_side(calls=10 + more))
 
 
 def sizes(one: Candidate) -> dict[str, float]:
@@ -104,6 +107,16 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
     first, *others = with_synchronisation(rows, syncs(9, 8))
     assert first.judged.delta == pytest.approx(-50 * US) and len(others) == 3
     assert with_synchronisation(rows, syncs(9, 9)) == rows
+
+
+def test_elsewhere_a_cause_is_its_own_places():
+    """Kernels of +100 us in rare steps; in the typical one +300 us of host work follow from them as well, which rare steps do not have."""
+    kernels, work = places([10, 20], [110, 320])
+    lead = candidate(replace(kernels, part="tail"), "kernel_added", "exact")
+    whole = united(candidate(kernels, "kernel_added", "exact"), followers=[candidate(work)])
+    assert whole.judged.delta == pytest.approx(400 * US)
+    found = _elsewhere(lead, whole, [kernels, work])
+    assert (found.part, found.delta_ns) == ("typical", pytest.approx(100 * US))
 
 
 def test_calls_of_a_function_for_those_of_another_are_counted_together():
@@ -405,3 +418,15 @@ def test_a_fused_library_call_is_one_cause_with_what_the_host_did_in_it(counts, 
             "launch_api": -78,
             "host_work": -800,
         }
+
+
+def test_other_functions_at_a_place_are_told() -> None:
+    """Graph launches take 100 us before and 150 after, kernel launches 0 and 30: most of the change is the former's, and not all."""
+    pieces = pl.DataFrame(
+        [(0, "step", "cudaGraphLaunch", 100), (1, "step", "cudaGraphLaunch", 150), (1, "step", "cudaLaunchKernel", 30)],
+        schema=["side", "phase", "api", "ns"], orient="row",
+    )  # fmt: skip
+    steps = pl.DataFrame({"phase": ["step", "step"], "side": [0, 1]})
+    assert _call(pieces, steps, "step", 80.0) == ("cudaGraphLaunch", True)
+    assert _call(pieces[:2], steps, "step", 50.0) == ("cudaGraphLaunch", False)
+    assert _call(pieces[:0], steps, "step", 50.0) == ("", False)

@@ -410,3 +410,19 @@ def test_a_kernel_of_which_some_launches_went_is_not_removed(tmp_path: Path):
     assert titles == ["3 fewer launches of copy per step"], titles
     titles = [one.title for one in compare(*sides[::-1]).findings if one.cause.startswith("kernel")]
     assert titles == ["3 more launches of copy per step"], titles
+
+
+def test_counts_are_of_all_steps_and_one_in_every_table(tmp_path):
+    """Every tenth step of 21 logs: steps 5 and 15, which are 2 of the 20 after the start. The candidate also waits once in each step."""
+    wait = call("cudaStreamSynchronize")
+
+    def made(name: str, always: list[Action]) -> Side:
+        return side(tmp_path / name, 21, lambda n: [kernel(), *always, *([wait] if n % 10 == 5 else [])])
+
+    result = compare(made("one", []), made("other", [wait]))
+    (row,) = result.structure
+    assert told(row) == ("synchronisations", "cudaStreamSynchronize", 2 / 20, 22 / 20)
+    (phase,) = result.launch.by_phase
+    assert (phase.baseline.syncs_per_step, phase.candidate.syncs_per_step) == pytest.approx((2 / 21, 23 / 21))
+    (calls,) = (one for one in phase.apis if one.api == row.name)
+    assert (calls.baseline_calls, calls.candidate_calls) == pytest.approx((2 / 21, 23 / 21))

@@ -492,7 +492,7 @@ def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
     one = finding("kernel_time", 186.0, where={"kernel": "copy_kernel"}, facts=facts)
     evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
     assert title(msgspec.structs.replace(one, evidence=evidence)) == (
-        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per typical step"
+        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per mean step"
     )
     assert named(one) == "slower copy kernels"
 
@@ -745,11 +745,10 @@ def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> N
 
 
 def test_a_cause_is_called_alike_in_the_first_sentence_and_in_its_title() -> None:
-    load = m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 1.0, 0.0))
+    load = m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 1.0, 0.0, 80_000.0))
     one = finding("host_work", -50.0, facts=load)
-    assert (
-        title(one) == named(one) == "loading code and host work around it (cuLibraryLoadData 1 -> 0 per step)"
-    )
+    said = "host work around cuLibraryLoadData (itself 80.0 us, 1 -> 0 per step)"
+    assert title(one) == named(one) == said
 
 
 def test_a_new_synchronisation_is_in_the_title_of_the_kernels_of_its_range() -> None:

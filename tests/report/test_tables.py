@@ -203,3 +203,10 @@ def test_what_a_typical_step_lacks_and_other_steps_have_is_neither_new_nor_gone(
     assert said(0.0, 1_800.0, of_both=False) == ["+1.8", "new"]
     assert said(1_800.0, 0.0, of_both=True) == ["-1.8", "-100 %"]
     assert said(1_800.0, 0.0, of_both=False) == ["-1.8", "gone"]
+
+
+def test_what_is_below_zero_on_a_side_changes_by_no_percentage() -> None:
+    """Work that begins before its call returns waits for -1.5 us."""
+    scale = units.Scale("us", 1_000, 1)
+    for before, after, text in ((400.0, -1_500.0, "-1.9"), (-1_500.0, 400.0, "+1.9")):
+        assert [cell.text for cell in values.difference(before, after, after - before, scale)] == [text, ""]

@@ -183,7 +183,8 @@ class Describe:
         holder_place = key.where if key.cause == "gil_wait" else ""
         pieces = longest_first(self._moments, key)
         longest = _moments(pieces, m.sides)
-        api = _call(pieces, m.frame.steps, phase, one.delta) if CAUSES[key.cause].calls else ""
+        calls = CAUSES[key.cause].calls
+        api, others = _call(pieces, m.frame.steps, phase, one.delta) if calls else ("", False)
         without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
         facts = FindingFacts(
             host_only=self._host_only,
@@ -205,6 +206,7 @@ class Describe:
                 holder_range=holder_place or None,
                 api=api or None,
                 phase=phase,
+                other_calls=others,
             ),
             one,
             facts,
@@ -305,10 +307,7 @@ class Describe:
     ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         match = kernels.rows[row]
-        before, after = (
-            float(count)
-            for count in kernels.of_phase[phase, "typical" if one.part == "typical" else "mean"][row]
-        )
+        before, after = (float(count) for count in kernels.of_phase[phase][row])
         means = [
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
@@ -462,15 +461,19 @@ def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:
     return found
 
 
-def _call(pieces: pl.DataFrame, steps: pl.DataFrame, phase: str, delta: float) -> str:
-    """The CUDA function whose time per step of the phase changed most in the direction of `delta`; '' where none is known."""
+def _call(pieces: pl.DataFrame, steps: pl.DataFrame, phase: str, delta: float) -> tuple[str, bool]:
+    """The CUDA function whose time per step of the phase changed most in the direction of `delta`, '' where none is known; whether others have some of it."""
     many = steps.filter(phase=phase).group_by("side").len(name="steps")
     mine = pieces.filter(pl.col("phase") == phase, pl.col("side") < 2, pl.col("api") != "").join(
         many, on="side"
     )
     sign = pl.when((pl.col("side") == 1) == (delta >= 0)).then(1).otherwise(-1)
     change = mine.group_by("api").agg(change=(sign * pl.col("ns") / pl.col("steps")).sum())
-    return next(iter(change.sort("change", "api", descending=[True, False])["api"]), "")
+    api = next(iter(change.sort("change", "api", descending=[True, False])["api"]), "")
+    spent = mine.group_by("side").agg(
+        own=pl.col("ns").filter(pl.col("api") == api).sum(), every=pl.col("ns").sum()
+    )
+    return api, bool((spent["own"] < (1 - SURELY) * spent["every"]).any())
 
 
 # Kernel rows.

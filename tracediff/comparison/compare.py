@@ -130,9 +130,15 @@ def compare(
     compared = frame.compared.filter(pl.col("side") < 2)
 
     standardised = side_by_side(sides, frame, measured.waits, with_gil=with_gil, kernels=kernels)
-    launch = replace(
-        tables.launch(standardised, (accounting.baseline, accounting.candidate)),
-        phases=tables.typical_launches(standardised, frame),
+    phases = _of_phases(measured, judged, phases_of(measured, tables.phases(standardised), verdicts, spoken))
+    launch = tables.launch(
+        standardised,
+        (accounting.baseline, accounting.candidate),
+        {
+            one.phase: (one.mean_accounting.baseline, one.mean_accounting.candidate)
+            for one in phases
+            if one.mean_accounting
+        },
     )
     joint = tables.joint_steps(compared)
     ranks, groups = tables.ranks(standardised), tables.groups(standardised)
@@ -212,9 +218,7 @@ def compare(
         verdict_facts=facts,
         observed=observed,
         step=step,
-        phases=_of_phases(
-            measured, judged, phases_of(measured, tables.phases(standardised), verdicts, spoken)
-        ),
+        phases=phases,
         accounting=accounting,
         mix=steps_mix,
         findings=findings,

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from tracediff.comparison.candidates import SIDES, Candidate, Describe, RankSize, replacement
+from tracediff.comparison.candidates import Candidate, Describe, RankSize, replacement
 from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
@@ -82,13 +82,14 @@ def related(
     first: tuple[str, PartName],
 ) -> list[Candidate]:
     """One candidate for each cause, in order. `first`: the phase and the part of it that the first sentence is of."""
+    judged = [one.judged for one in candidates]
     candidates = of_related_kernels(candidates)
     candidates = of_one_range(candidates, structure)
     candidates = with_synchronisation(candidates, launch)
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
-    found = map(with_counts_of_all, merged(candidates, first))
+    found = map(with_counts_of_all, merged(candidates, first, judged))
 
     def rank(one: Candidate) -> tuple[bool, bool, tuple[float, float, str, str]]:
         """What may be noise in another phase than that of the verdict explains nothing; what is not listed comes last."""
@@ -350,7 +351,9 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
 def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most."""
     out = candidates
-    calls_more = {one.phase: abs(one.candidate.calls - one.baseline.calls) for one in launch.phases}
+    calls_more = {
+        one.phase: abs(one.candidate.calls_per_step - one.baseline.calls_per_step) for one in launch.by_phase
+    }
     for phase in sorted({one.phase for one in candidates}):
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, "typical")]
         own = [
@@ -426,15 +429,12 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
     may run ahead of the GPU for good, so that any time of it may be hidden.
     """
-    typical = {one.phase: one for one in launch.phases}
-    of_all = [
-        sum(getattr(row, f"{side}_calls") for row in launch.apis if row.kind == "sync") for side in SIDES
-    ]
+    of_phases = {one.phase: one for one in launch.by_phase}
     out = candidates
     for phase, part in _parts_of_phases(candidates):
-        whole = typical[phase]
-        before, after = (whole.baseline.syncs, whole.candidate.syncs) if part == "typical" else of_all
-        calls = _sync_calls(whole.apis if part == "typical" else launch.apis)
+        own = of_phases[phase]
+        before, after = own.baseline.syncs_per_step, own.candidate.syncs_per_step
+        calls = _sync_calls(own.apis)
         if abs(after - before) < MOSTLY:
             continue
         fewer = max(before, after) >= 2 * min(before, after)
@@ -471,7 +471,7 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
         counted = replace(
             main,
             count=count,
-            where=msgspec.structs.replace(main.where, api=api),
+            where=msgspec.structs.replace(main.where, api=api, other_calls=False),
             facts=main.with_facts(counted_calls=True),
         )
         out = _gather([counted if one is main else one for one in out], counted, followers=followers)
@@ -536,7 +536,9 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
     return out
 
 
-def loading_code(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+def loading_code(
+    candidates: list[Candidate], structure: Sequence[StructureRow], launch: Launch
+) -> list[Candidate]:
     """Where one side loads code in every step, that is what its largest host work along it is about."""
     out = list(candidates)
     for row in structure:
@@ -555,7 +557,13 @@ def loading_code(candidates: list[Candidate], structure: Sequence[StructureRow])
             None,
         )
         if at is not None and out[at].facts.code_loads is None:
-            fact = CallFact(row.name, row.baseline, row.candidate)
+            calls = [
+                (one.baseline_calls, one.baseline_ns) if more < 0 else (one.candidate_calls, one.candidate_ns)
+                for one in launch.apis
+                if one.api == row.name
+            ]
+            each = [ns / count for count, ns in calls if count]
+            fact = CallFact(row.name, row.baseline, row.candidate, each[0] if each else None)
             out[at] = replace(out[at], facts=out[at].with_facts(code_loads=fact))
     return out
 
@@ -625,8 +633,13 @@ def in_graphs(candidates: list[Candidate], structure: Sequence[StructureRow]) ->
 # Phases.
 
 
-def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Candidate]:
-    """One candidate for each cause: in the step of the first sentence where it has more than little of its change, else where it is surest."""
+def merged(
+    candidates: list[Candidate], first: tuple[str, PartName], judged: Sequence[Judgement]
+) -> list[Candidate]:
+    """One candidate for each cause: in the step of the first sentence where it has more than little of its change, else where it is surest.
+
+    judged: every place alone.
+    """
     # what belongs to a cause in the typical step does so in the mean and in rare steps of the phase
     least_first = sorted(candidates, key=order, reverse=True)
     own = {(one.phase, place): one.key for one in least_first for place in one.own}
@@ -646,15 +659,26 @@ def merged(candidates: list[Candidate], first: tuple[str, PartName]) -> list[Can
             )
         )  # fmt: skip
         lead = group[0]
-        rest = [
-            PhaseDelta(
-                one.phase, one.judged.part, *one.interval, one.level,
-            )
-            for one in group
-            if one is not lead
-        ]  # fmt: skip
+        rest = [_elsewhere(lead, one, judged) for one in group if one is not lead]
         out.append(replace(lead, elsewhere=tuple(rest)))
     return out
+
+
+def _elsewhere(lead: Candidate, one: Candidate, judged: Sequence[Judgement]) -> PhaseDelta:
+    """What a cause changed in another phase, or its own places in another part of its phase: there other places may follow from it."""
+    part, cells = one.judged.part, frozenset(lead.judged.place.cells)
+    same = [
+        row
+        for row in judged
+        if (row.phase.steps.phase, row.part) == (lead.phase, part) and cells.issuperset(row.place.cells)
+    ]
+    if one.phase != lead.phase or cells == frozenset(one.judged.place.cells) or not same:
+        return PhaseDelta(one.phase, part, *one.interval, one.level)
+    whole = joined(same)
+    level = min(
+        (row.level for row in same if row.place not in lead.follow), key=LEVELS.index, default=one.level
+    )
+    return PhaseDelta(one.phase, part, whole.delta, whole.low, whole.high, level)
 
 
 def _carries(one: Candidate) -> bool:
@@ -714,7 +738,7 @@ def find(
     candidates = sized(beside_other_work(candidates, structure), structure)
     found = related(candidates, launch, structure, spoken)
     found = synchronising(found, structure, describe.synchronising(judged))
-    causes = in_graphs(loading_code(found, structure), structure)
+    causes = in_graphs(loading_code(found, structure, launch), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:ROWS]]
     findings = with_system(explain_collectives(findings, ranks, groups), system)

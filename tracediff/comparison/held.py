@@ -32,12 +32,14 @@ HELD, CERTAIN = 0.85, 10
 class Held:
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
-    before, after: the values, in the workload with the most steps. constant: they hold in nearly all steps; differs: and are not the
-    same. means, any: (2, items) per step, steps with any. steps: a side.
+    before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
+    among them. constant: the values hold in nearly all steps; differs: and are not the same. means, any: (2, items) per step of all,
+    steps with any. steps: a side.
     """
 
     before: Floats
     after: Floats
+    counts: Floats
     constant: npt.NDArray[np.bool_]
     differs: npt.NDArray[np.bool_]
     means: Floats
@@ -131,9 +133,9 @@ def _values(
         one_way = ((change >= 0) | (change <= 0)).all(axis=0)
         return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
 
-    def of_side(weights: pl.Series | None = None) -> npt.NDArray[Any]:
-        """Sums by item, of all workloads of a side; without weights the number of rows."""
-        return np.asarray(np.bincount(code, weights, many * 2 * items).reshape(many, 2, items).sum(axis=0))
+    def of_workloads(weights: pl.Series | None = None) -> npt.NDArray[Any]:
+        """Sums by workload, side and item; without weights the number of rows."""
+        return np.asarray(np.bincount(code, weights, many * 2 * items).reshape(many, 2, items))
 
     per = steps.sum(axis=0)[:, None]
     changed = (value[:, 1] != value[:, 0]) | (
@@ -142,15 +144,16 @@ def _values(
     # shown for the workload with the most steps among those that differ
     order = np.argsort(-steps.min(axis=1), kind="stable")
     shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
-    each = np.arange(items)
+    each, sums = np.arange(items), of_workloads(table["count"])
     return Held(
         value[shown, 0, each],
         value[shown, 1, each],
+        (sums / steps[:, :, None])[shown, :, each].T,
         constant(share),
         constant(share) & differs(value),
-        of_side(table["count"]) / per,
-        of_side(),
-        of_side(table["bytes"]) / per,
+        sums.sum(axis=0) / per,
+        of_workloads().sum(axis=0),
+        of_workloads(table["bytes"]).sum(axis=0) / per,
         constant(share) & constant(size_share) & differs(size),
         (int(per[0, 0]), int(per[1, 0])),
         many,

@@ -173,6 +173,16 @@ def kernel_answer(
         text="",
         rows=[one.number for one in found],
         partly=[one.number for one in found if not one.whole],
+        instead=sorted(
+            {
+                short(name, 60)
+                for (_, row), one in zip(mine, found, strict=True)
+                if one.whole
+                for side in _sides(row)
+                for name in side.names
+                if name not in one.mine
+            }
+        ),
         baseline_count=float(counts[0]),
         candidate_count=float(counts[1]),
         baseline_ns=math.fsum(one.baseline_ns for one in found),
@@ -206,7 +216,7 @@ def _of_row(kernels: KernelCells, number: int, one: NamedRow) -> list[list[float
 
 
 def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[KernelPhase]:
-    """The typical step of each phase that has any of the kernels."""
+    """The typical step of each phase that has any of the kernels, with the launches of its mean step."""
     cells = [measured.layout.kernels[number] for number in numbers]
     values = measured.kernels.values
     step = measured.frame.index.rows(values)
@@ -216,7 +226,7 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
     side, count = values["side"].to_numpy()[inside], values["count"].to_numpy()[inside]
     found = []
     for phase in measured.phases:
-        weight = phase.steps.typical[step[inside]]
+        weight = phase.steps.mean[step[inside]]
         launches = np.bincount(side, weights=count * weight, minlength=2).astype(np.float64)
         of = phase.typical.grouped([cells])
         if of.baseline[0] or of.candidate[0] or launches.any():

@@ -44,8 +44,8 @@ class KernelCells:
     """Rows and their measurements.
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
-    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase and part -> (rows, 2) ops
-    per typical step, or per mean step of the phase for its tail. differs: phase -> whether the count of each row differs; exact: and that can
+    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per mean step
+    of it. differs: phase -> whether the count of each row differs; exact: and that can
     be no chance.
     """
 
@@ -55,7 +55,7 @@ class KernelCells:
     counts: Floats
     walls: Floats
     hidden: Floats
-    of_phase: dict[tuple[str, str], Floats]
+    of_phase: dict[str, Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     # name, grid, block -> registers, shared
@@ -82,11 +82,7 @@ class KernelCells:
         row, side = np.divmod(np.arange(2 * size), 2)
         sums: list[tuple[str, Floats, Floats | None, Floats | None]]
         sums = [("", self.counts, self.walls, self.walls - self.hidden)]
-        sums += [
-            (phase, counts, None, None)
-            for (phase, part), counts in self.of_phase.items()
-            if part == "typical"
-        ]
+        sums += [(phase, counts, None, None) for phase, counts in self.of_phase.items()]
         return pl.concat(
             pl.DataFrame(
                 {"row": row, "side": side, **dict(zip(_SUMS, map(_flat, values), strict=True))}, schema=_SUM
@@ -146,11 +142,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         np.round(per_step("count", frame.weight), 9),
         walls,
         walls - shares,
-        {
-            (one.phase, part): np.round(per_step("count", weight), 9)
-            for one in frame.phases
-            for part, weight in (("typical", one.typical), ("mean", one.mean))
-        },
+        {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
         {phase: differs for phase, (differs, _) in facts.items()},
         {phase: certain for phase, (_, certain) in facts.items()},
         {

@@ -5,7 +5,7 @@ QUANTITY    step, the change that the first sentence is of; a phase alone (gener
             name (gil: gil_wait); response, what the threads that hand responses on work; kernel:NAME, the kernels in whose name NAME occurs (`*`: anything; kernel~NAME is the same);
             ttft, tpot, itl, throughput of the benchmark's reports, in the mean; ttft.p99, ... a percentile of them
             launches, graph_launches, kernels, copies, copied_bytes, syncs: counts per step; p50, p90, p99 of the steps of a phase
-PHASE.      in the step of that phase that its verdict is of, of kernels and counts in the typical one. Without it: the mean over all steps that are compared
+PHASE.      in the step of that phase that its verdict is of, of kernels in the typical one, of counts in the mean one. Without it: the mean over all steps that are compared
 @PLACE      of idle time only what lies at places of which the range, the thread, the holder of the GIL or the CUDA function holds PLACE:
             letters of any case, and `-`, `_` and a space are the same. host_work@PLACE where only a thread that launches nothing is so
             called: what it works, whether or not the GPU waits
@@ -29,6 +29,8 @@ from tracediff.model import (
     Delta,
     Evidence,
     KernelTypical,
+    Launch,
+    LaunchPhase,
     Phase,
     PlaceRow,
     Result,
@@ -52,8 +54,6 @@ _COUNTED_IN = {
     "kernels": ("kernels",), "copies": ("memcpy",), "copied_bytes": ("memcpy",), "syncs": ("cuda_api",),
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
-# Counts of a typical step -> their field of `LaunchCounts`.
-_OF_PHASE = {"launches": "calls", "graph_launches": "graph_launches", "kernels": "kernels", "syncs": "syncs"}
 PHASES = ("generation", "context", "mixed", STEP)
 BENCHMARK = ("ttft", "tpot", "itl", "throughput")  # figures of a benchmark's own reports
 TIMES = (STEP, *PHASES[:-1], *SUMS, *CATEGORIES, RESPONSE)
@@ -148,8 +148,6 @@ def parse(text: str) -> Measure:
     quantity = _quantity(text, name)
     if quantity in QUANTILES and not phase:
         raise _bad(text, f"{quantity} is of the steps of one phase", f"generation.{quantity}")
-    if quantity in COUNTS and quantity not in _OF_PHASE and phase:
-        raise _bad(text, f"{quantity} are counted in the mean of all steps, not by phase", quantity)
     if quantity in (RESPONSE, *BENCHMARK) and phase:
         raise _bad(text, f"{quantity} is of no phase", quantity)
     found = Measure(quantity, phase, place=place.strip())
@@ -236,7 +234,7 @@ def _steps(measure: Measure, result: Result) -> str:
     if not measure.phase:
         return "in the mean of all steps"
     mean = any(one.phase == measure.phase and one.verdict_of == "mean" for one in result.phases)
-    of_mean = mean and measure.quantity not in (KERNEL, *COUNTS)
+    of_mean = measure.quantity in COUNTS or (mean and measure.quantity != KERNEL)
     return f"in the {'mean' if of_mean else 'typical'} {_step_of(measure.phase)}"
 
 
@@ -445,17 +443,17 @@ def _count(measure: Measure, result: Result) -> Measured | str:
     coverage = result.coverage.baseline, result.coverage.candidate
     if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[quantity] for side in coverage):
         return f"{quantity} were not captured on both sides"
+    of: Launch | LaunchPhase | None = result.launch
     if measure.phase:
-        typical = next((one for one in result.launch.phases if one.phase == measure.phase), None)
-        if typical is None:
-            return f"the result was made before {quantity} were kept by phase: compare the captures again"
-        before, after = (getattr(side, _OF_PHASE[quantity]) for side in (typical.baseline, typical.candidate))
-    elif quantity == "syncs":
-        rows = [row for row in result.launch.apis if row.kind == "sync"]
+        of = next((one for one in result.launch.by_phase if one.phase == measure.phase), None)
+    if of is None:
+        return f"the result was made before {quantity} were kept by phase: compare the captures again"
+    if quantity == "syncs":
+        rows = [row for row in of.apis if row.kind == "sync"]
         before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
     else:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
-        before, after = getattr(result.launch.baseline, name), getattr(result.launch.candidate, name)
+        before, after = getattr(of.baseline, name), getattr(of.candidate, name)
         if before is None or after is None:
             return f"the result was made before {quantity} were kept: compare the captures again"
     return Measured(before, after - before, after - before, after - before)

@@ -95,9 +95,9 @@ class _Finder:
         self._sampled = self._sampled_steps()
         self._kept = np.zeros(len(steps), np.bool_)
         self._kept[list(self._sampled)] = True
-        self._texts: dict[str, list[int]] = {}
+        self._texts: dict[tuple[str, str], list[int]] = {}  # text and match of kernel rows -> the rows
         for row, match in enumerate(measured.kernels.rows):
-            self._texts.setdefault(kernel_text(match), []).append(row)
+            self._texts.setdefault((kernel_text(match), match.match), []).append(row)
 
     def _sampled_steps(self) -> dict[int, SampledStep]:
         """Row of the frame -> the step's events."""
@@ -128,10 +128,16 @@ class _Finder:
             if keys:
                 every = [key for other in [*named[:1], *finding.parts] for key in self._keys(other)]
                 return _Place(one.cause, list(dict.fromkeys(keys)), [], list(dict.fromkeys(every)))
-            if self._texts.get(one.where.kernel or ""):
-                rows = [row for other in named for row in self._texts.get(other.where.kernel or "", [])]
+            if self._kernels(one):
+                rows = [row for other in (parts or named) for row in self._kernels(other)]
                 return _Place(one.cause, [], list(dict.fromkeys(rows)), [])
         return None
+
+    def _kernels(self, one: Finding | FindingPart) -> list[int]:
+        """Rows of the matching: those of its text that came, went or stayed as its own did."""
+        match = one.match if isinstance(one, FindingPart) else one.facts.match
+        match = {"more": "added", "fewer": "removed"}.get(match, match)
+        return self._texts.get((one.where.kernel or "", match), [])
 
     def _keys(self, one: Finding | FindingPart) -> list[tuple[int, IdleKey]]:
         where, layout = one.where, self._m.layout

@@ -89,7 +89,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     sums = CellSums.of(values, len(layout.kinds))
     means = _means(frame, sums)
     known = observable(side, with_gil=True)
-    standardised = side_by_side(sides, frame, idle, with_gil=True)
+    standardised = side_by_side(sides, frame, idle, with_gil=True, kernels=kernels)
     accounting = {name: float(means.mean[cell]) for name, cell in layout.categories.items() if name in known}
     of_python = exposed(frame, idle)
     hidden = hidden_time(sides, standardised, of_python)[0] if side.captured("kernels") else {}
@@ -102,7 +102,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     gaps, gaps_left_out = tables.gap_rows(standardised)
     samples, samples_left_out = tables.samples(frame.steps)
     threads = tables.threads(standardised)
-    launch = tables.launch(standardised, (accounting,))
+    launch = tables.launch(standardised, (accounting,), {})
     joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
     drawn, selected = timelines(

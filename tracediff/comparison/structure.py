@@ -253,7 +253,7 @@ def _rows_of(
         item = seen.items[at]
         fields: dict[str, object] = {
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory,
-            "baseline": float(held.before[at]), "candidate": float(held.after[at]),
+            "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
             "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
             "certain": certain and (kind != "collections" or all(collected)),
         }  # fmt: skip
@@ -289,7 +289,8 @@ def _rows_of(
     yield from _copies(held, seen, [at for at in changed if seen.items[at].kind == "copies"], row)
     if not frame.once:  # grids and bytes are those of the requests that happened to be captured
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
-            yield row(at, "copies", **_bytes(held, at))
+            same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
+            yield row(at, "copies", **same, **_bytes(held, at))
         yield from _grids(seen, held, place, row)
     yield from made_of
     yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
@@ -342,7 +343,7 @@ def _copies(held: Held, seen: _Seen, changed: Sequence[int], row: _Made) -> Iter
         if len(went) == len(came) == 1:
             (one,), (other,) = went, came
             yield row(
-                one, "copies", memory="", candidate=float(held.after[other]), candidate_any=int(held.any[1, other]),
+                one, "copies", memory="", candidate=float(held.counts[1, other]), candidate_any=int(held.any[1, other]),
                 baseline_bytes=float(held.bytes[0, one]), candidate_bytes=float(held.bytes[1, other]),
                 baseline_values=[seen.items[one].memory], candidate_values=[seen.items[other].memory],
             )  # fmt: skip
@@ -385,7 +386,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
     """Kernels in graphs, where it is not only that the graphs have fewer or more."""
     if total is None:
         return
-    in_graphs, in_all = ((held.before[one], held.after[one]) for one in (at, total))
+    in_graphs, in_all = held.counts[:, at], held.counts[:, total]
     alone = [whole - part for part, whole in zip(in_graphs, in_all, strict=True)]
     if alone[0] != alone[1] or not all(in_graphs):
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))

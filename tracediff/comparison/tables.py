@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -43,9 +43,8 @@ from tracediff.model import (
     HostWorkRow,
     KernelRanks,
     Launch,
-    LaunchCounts,
+    LaunchPhase,
     LaunchSide,
-    LaunchTypical,
     MemoryRow,
     OffCpuRow,
     OsCallRow,
@@ -91,13 +90,9 @@ class StandardisedMeans:
         """`more`: what the views read beside the reductions: kernels, idle time, settings."""
         self._sides = sides
         self._frame = frame
-        # steps of one stratum may count differently (see frame.py): tables that know strata only take their mean
-        self._factor = (
-            frame.steps.with_columns(weight=pl.Series(frame.weight))
-            .group_by(*_STRATUM, maintain_order=True)
-            .agg(factor=pl.col("weight").sum() / pl.len())
-            .filter(pl.col("factor") > 0)
-        )
+        # what steps count for: in the mean step, and in that of each phase
+        self._weights = {"": frame.weight, **{one.phase: one.mean for one in frame.phases}}
+        self._factor = self._of_strata(frame.weight)
         self.aligned = Alignment({**self._tables(), **more})
 
     def _tables(self) -> dict[str, Callable[[], pl.DataFrame]]:
@@ -106,7 +101,11 @@ class StandardisedMeans:
         return {
             **reduced,
             "stratum_weight": lambda: self._factor.select(*_STRATUM, weight="factor"),
-            "step_weight": self._step_weights,
+            "step_weight": lambda: self._step_weights(self._weights),
+            "typical_weight": lambda: self._step_weights(
+                {"": self._frame.weight, **{one.phase: one.typical for one in self._frame.phases}}
+            ),
+            "launch_weight": self._launch_weights,
             "thread_share": self._shares,
             "step": self._steps,
             "joint_step": lambda: joint_steps(self._frame.compared.filter(pl.col("side") < 2)),
@@ -117,10 +116,25 @@ class StandardisedMeans:
             "captured": self._captured,
         }
 
-    def _step_weights(self) -> pl.DataFrame:
-        """A row per weighting ('' the mean step, or the phase whose typical step it is) and step that counts in it."""
+    def _of_strata(self, weight: Floats) -> pl.DataFrame:
+        """Side, run, part, stratum -> factor: steps of one stratum may count differently (see frame.py), and tables that know strata only take their mean."""
+        return (
+            self._frame.steps.with_columns(weight=pl.Series(weight))
+            .group_by(*_STRATUM, maintain_order=True)
+            .agg(factor=pl.col("weight").sum() / pl.len())
+            .filter(pl.col("factor") > 0)
+        )
+
+    def _launch_weights(self) -> pl.DataFrame:
+        """A row per weighting, by its name, and stratum that counts in it."""
+        return pl.concat(
+            self._of_strata(weight).select(*_STRATUM, steps=pl.lit(name), weight="factor")
+            for name, weight in self._weights.items()
+        )
+
+    def _step_weights(self, weights: Mapping[str, Floats]) -> pl.DataFrame:
+        """A row per weighting, by its name, and step that counts in it."""
         steps = self._frame.steps.select(*_PART, "period")
-        weights = {"": self._frame.weight, **{one.phase: one.typical for one in self._frame.phases}}
         return pl.concat(
             steps.with_columns(steps=pl.lit(name), weight=pl.Series(weight)).filter(
                 (pl.col("weight") > 0) & (pl.col("side") < 2)
@@ -330,54 +344,58 @@ def worst_gaps(sides: Sequence[Side], top: int = 10) -> list[WorstGap]:
     ]  # fmt: skip
 
 
-def launch(standardised: StandardisedMeans, accounting: Sequence[Mapping[str, float]]) -> Launch:
-    """Launch overhead. `accounting`: of each side, category -> ns."""
-    (row,) = standardised.rows("aligned_launch")
-    rows = api_rows(standardised)
-    found: dict[str, Any] = {}
-    for number, side in enumerate(standardised.names):
-        kernels = row[f"{side}_kernels"]
-        exposed = (accounting[number].get(name, 0.0) for name in ("launch_api", "launch_latency"))
-        found[side] = LaunchSide(
-            calls_per_step=row[f"{side}_calls"],
-            graph_launches_per_step=row[f"{side}_graph_launches"],
-            kernels_per_step=kernels,
-            graph_coverage=row[f"{side}_graph_kernels"] / kernels if kernels else 0.0,
-            api_ns_per_step=sum(getattr(one, f"{side}_ns") for one in rows if one.kind == "launch"),
-            exposed_ns_per_step=sum(exposed),
-            queue_delay_mean_ns=row[f"{side}_delay_mean_ns"],
-            queue_delay_p50_ns=row[f"{side}_delay_p50_ns"],
-            queue_delay_p99_ns=row[f"{side}_delay_p99_ns"],
-            copies_per_step=row[f"{side}_copies"],
-            copied_bytes_per_step=row[f"{side}_copied_bytes"],
-        )
-    if len(standardised.names) > 1:
-        found["transitions"] = transitions(standardised)
-    return Launch(**found, apis=rows)
+Books: TypeAlias = Sequence[Mapping[str, float]]  # of each side, category -> ns
 
 
-def api_rows(standardised: StandardisedMeans, steps: str = "") -> list[ApiRow]:
-    """CUDA calls by function, largest change first. `steps`: a phase, for its typical step; '': the mean step."""
-    return _rows(ApiRow, standardised.calls.get(steps, []))
-
-
-def typical_launches(standardised: StandardisedMeans, frame: Frame) -> list[LaunchTypical]:
-    """What the typical step of each phase launches."""
+def launch(standardised: StandardisedMeans, books: Books, of_phases: Mapping[str, Books]) -> Launch:
+    """Launch overhead of the mean step, and of that of each phase, by their accounting."""
+    rows = {row["steps"]: row for row in standardised.rows("aligned_launch")}
     counts = {(row["steps"], row["what"]): row for row in standardised.rows("aligned_structure")}
     nothing: dict[str, float] = dict.fromkeys(SIDES, 0.0)  # captures without kernels have no rows
 
-    def of(phase: str, side: str) -> LaunchCounts:
-        return LaunchCounts(*(counts.get((phase, what), nothing)[side] for what in _LAUNCHED))
+    def sides(steps: str, books: Books) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        row = rows[steps]
+        calls = standardised.calls.get(steps, [])
+        for side, of_side in zip(standardised.names, books, strict=True):
+            kernels, launching, graphs, syncs = (
+                counts.get((steps, what), nothing)[side]
+                for what in ("kernels", "launch_calls", "graph_launches", "syncs")
+            )
+            of_strata = row[f"{side}_kernels"]
+            found[side] = LaunchSide(
+                calls_per_step=launching,
+                graph_launches_per_step=graphs,
+                kernels_per_step=kernels,
+                graph_coverage=row[f"{side}_graph_kernels"] / of_strata if of_strata else 0.0,
+                api_ns_per_step=sum(one[f"{side}_ns"] for one in calls if one["kind"] == "launch"),
+                exposed_ns_per_step=sum(of_side.get(name, 0.0) for name in ("launch_api", "launch_latency")),
+                queue_delay_mean_ns=row[f"{side}_delay_mean_ns"],
+                queue_delay_p50_ns=row[f"{side}_delay_p50_ns"],
+                queue_delay_p99_ns=row[f"{side}_delay_p99_ns"],
+                copies_per_step=row[f"{side}_copies"],
+                copied_bytes_per_step=row[f"{side}_copied_bytes"],
+                syncs_per_step=syncs,
+            )
+        return found
 
-    return [
-        LaunchTypical(
-            one.phase, of(one.phase, SIDES[0]), of(one.phase, SIDES[1]), api_rows(standardised, one.phase)
-        )
-        for one in frame.phases
-    ]
+    more: dict[str, Any] = {}
+    if len(standardised.names) > 1:
+        more["transitions"] = transitions(standardised)
+    return Launch(
+        **sides("", books),
+        apis=api_rows(standardised),
+        by_phase=[
+            LaunchPhase(phase, **sides(phase, books), apis=api_rows(standardised, phase))
+            for phase, books in of_phases.items()
+        ],
+        **more,
+    )
 
 
-_LAUNCHED = ("kernels", "launch_calls", "graph_launches", "syncs")  # in the order of LaunchCounts
+def api_rows(standardised: StandardisedMeans, steps: str = "") -> list[ApiRow]:
+    """CUDA calls by function, largest change first. `steps`: a phase, for its mean step; '': that of all."""
+    return _rows(ApiRow, standardised.calls.get(steps, []))
 
 
 def transitions(standardised: StandardisedMeans) -> list[TransitionRow]:

@@ -44,7 +44,7 @@ class KernelStratum(msgspec.Struct, frozen=True):
 
 
 class KernelTypical(msgspec.Struct, frozen=True):
-    """A kernel row in the typical step of a phase, ns of the accounting."""
+    """A kernel row in the typical step of a phase, ns of the accounting; its launches are those of the mean step."""
 
     phase: str
     baseline_ns: float
@@ -85,7 +85,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelPhase(msgspec.Struct, frozen=True):
-    """The kernels of an answer in the typical step of a phase: launches, and ns of the accounting."""
+    """The kernels of an answer in the typical step of a phase, ns of the accounting; launches are those of the mean step."""
 
     phase: str
     baseline_count: float
@@ -116,6 +116,9 @@ class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[int]  # of Result.kernels: a row per launch shape, the largest change first
     # those in which kernels of other names are too: of these rows only the kernels of the name are counted
     partly: list[int] = []
+    instead: list[
+        str
+    ] = []  # kernels of other names that stand on one side for those of the name, and are counted
     baseline_count: float
     candidate_count: float
     baseline_ns: float  # of the accounting: exposed
@@ -147,6 +150,7 @@ class LaunchSide(msgspec.Struct, frozen=True):
     queue_delay_p99_ns: float
     copies_per_step: float | None = None  # without memsets; None of results made before these were counted
     copied_bytes_per_step: float | None = None
+    syncs_per_step: float = 0.0  # synchronising calls
 
 
 class ApiRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,21 +175,12 @@ class TransitionRow(msgspec.Struct, frozen=True):
     graph_per_step_candidate: float
 
 
-class LaunchCounts(msgspec.Struct, frozen=True):
-    """What a step launches, of each kind how many; calls by the step in which they began."""
-
-    kernels: float
-    calls: float  # launching calls, those of graphs among them
-    graph_launches: float
-    syncs: float  # synchronising calls
-
-
-class LaunchTypical(msgspec.Struct, frozen=True):
-    """Launches in the typical step of a phase."""
+class LaunchPhase(msgspec.Struct, frozen=True):
+    """Launch overhead in the mean step of a phase."""
 
     phase: str
-    baseline: LaunchCounts
-    candidate: LaunchCounts
+    baseline: LaunchSide
+    candidate: LaunchSide
     apis: list[ApiRow]
 
 
@@ -196,7 +191,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     candidate: LaunchSide = ABSENT
     apis: list[ApiRow]
     transitions: list[TransitionRow] = ABSENT
-    phases: list[LaunchTypical] = []
+    by_phase: list[LaunchPhase] = []
 
 
 class Graphs(msgspec.Struct, frozen=True, kw_only=True):

@@ -144,6 +144,7 @@ class Where(msgspec.Struct, frozen=True):
     rank: int | None = None
     os_call: str | None = None  # the OS call in which most of the change lies
     layer: str | None = None  # the layer or kind of layer that has most of the time of the kernels
+    other_calls: bool = False  # CUDA functions other than `api` have more than a trifle of the time
 
 
 class CallFact(msgspec.Struct, frozen=True):
@@ -152,6 +153,7 @@ class CallFact(msgspec.Struct, frozen=True):
     api: str
     baseline: float
     candidate: float
+    each_ns: float | None = None  # of a call, on the side with more of them
 
 
 class PhaseShare(msgspec.Struct, frozen=True):

@@ -29,9 +29,9 @@ StructureKind = Literal[
 
 
 class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A count that one value holds on each side, and another one on each: the program differs, or its configuration.
+    """A count that nearly all steps of a side hold, and another one on each: the program differs, or its configuration.
 
-    kind, and what `baseline` and `candidate` count per step:
+    kind, and what `baseline` and `candidate` count per step, the few steps that hold another value among them:
     workload              part (0 to 1) of the launches of kernels of both sides whose grid and block the other side has too: the work per
                           step differs, and rows after it may follow from that
     graph_kernels         kernels that CUDA graphs launch, of `baseline_of` and `candidate_of` kernels in all

@@ -16,7 +16,7 @@ from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
-from tracediff.report.units import counted, size
+from tracediff.report.units import counted, prose, size
 from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import awaits
 
@@ -240,11 +240,13 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         }
         return say("named_launched_calls", **slots, **more)
     if facts.code_loads:
-        return say("named_loading", api=facts.code_loads.api, per=facts.per, **_both(facts.code_loads))
+        loads = facts.code_loads
+        slots = {"api": loads.api, "per": facts.per, **_both(loads)}
+        if loads.each_ns is None:
+            return say("named_loading", **slots)
+        return say("named_loading_each", each=prose([loads.each_ns]).size(loads.each_ns), **slots)
     if facts.counted_calls:
-        # of the typical step of its phase; for rare steps, of the mean over all
-        pattern = "named_syncs" if finding.part == "typical" else "named_syncs_mean"
-        text = say(pattern, per=facts.per, **_counts(finding))
+        text = say("named_syncs", per=_of_whole(finding, facts.per), **_counts(finding))
         api = where.api if of_list else ""
         return _placed(say("idle_call", what=text, api=api) if api else text, place)
     return ""
@@ -401,11 +403,9 @@ def _kernel(finding: Finding, unit: str) -> str:
 
 
 def _of_whole(finding: Finding, unit: str) -> str:
-    """The step that counts are of: where they differ from step to step, which steps' mean they are is said."""
+    """The step that counts are of: where they differ from step to step, that they are a mean is said."""
     counts = (finding.evidence.count_baseline or 0.0, finding.evidence.count_candidate or 0.0)
-    if finding.part == "tail" or all(f"{one:.2f}".endswith(".00") for one in counts):
-        return unit
-    return f"{finding.part} {unit}"
+    return unit if all(f"{one:.2f}".endswith(".00") for one in counts) else f"mean {unit}"
 
 
 def _idle(
@@ -433,7 +433,8 @@ def _idle(
     if cause == "host_work" and where.os_call:
         what = say("idle_in_call", what=what, api=where.os_call)
     if ROWS[cause].calls and api and not (short and place and cause != "host_api"):
-        what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=api)
+        called = say("and_other_calls", api=api) if where.other_calls else api
+        what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=called)
     return _placed(what, at(place).removeprefix(OUTSIDE) if unannotated else at(place))
 
 

@@ -166,7 +166,6 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
 
 def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
     noise = one.level == "within_noise"
-    q = "" if one.q_value is None else f"q {units.probability(one.q_value)}"
     texts = (
         "" if noise else words.held(result, one),
         words.explains(one, result),
@@ -174,7 +173,7 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
     )
     return [
         Cell(words.size(one, scale, words.unit(result)), one.delta_ns, values.tone(one.delta_ns, one.level)),
-        _sure(one, result, q),
+        _sure(one, result, words.q_value(one)),
         *(Cell(text) for text in texts if text),
     ]  # fmt: skip
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from tracediff.model import KernelAnswer, Result
+from tracediff.model import KernelAnswer, KernelRow, Result
 from tracediff.model.causes import OWN
 from tracediff.report import names, units, words
 from tracediff.report.grammar import say
@@ -62,10 +64,10 @@ def _name(result: Result, one: KernelAnswer) -> str:
     return said[0] if len(said) == 1 else f"{one.asked} ({len(said)} kernels)"
 
 
-def none_changed(result: Result) -> str:
+def none_changed(rows: Sequence[KernelRow]) -> str:
     """Say how many kernels are shown not to have changed, and of how many that is not known."""
-    still = sum(map(words.still, result.kernels))
-    unknown = sum(row.level == "within_noise" for row in result.kernels) - still
+    still = sum(map(words.still, rows))
+    unknown = sum(row.level == "within_noise" for row in rows) - still
     pattern = "kernels_some_still" if still and unknown else "kernels_still" if still else "kernels_unknown"
     return say(
         pattern,

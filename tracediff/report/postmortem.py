@@ -52,6 +52,7 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
+from tracediff.report.rows import kernels_by_phase
 
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 _FALL, _STRIP = _DRAWN = ("waterfall", "step-strip")
@@ -301,7 +302,7 @@ def ruled_out(result: Result) -> Section:
         blocks = [
             _line(say("ruled_means", within=units.share(SURELY))),
             grid("ruled out", heads, _categories(result), right=(1,)),
-            *([_line(kernel_words.none_changed(result))] if result.kernels else []),
+            *([_line(kernel_words.none_changed(kernels_by_phase(result)[0].rows))] if result.kernels else []),
         ]
     checks = sections.table(result, "comparability", result.comparability.checks)
     return _part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])

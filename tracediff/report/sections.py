@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tracediff.model import KernelAnswer, KernelRow, PhaseTimes, Result
+from tracediff.model import KernelAnswer, KernelRow, LaunchSide, PhaseTimes, Result
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -181,6 +181,8 @@ def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -
         units.share(one.candidate_ns, whole["candidate"]),
     )
     said.append(say("answer_share", both=units.arrow(shares), mean=mean))
+    if one.instead:
+        said.append(say("answer_instead", kernels=", ".join(one.instead)))
     if one.partly:
         said.append(say("answer_partly", count=f"{len(one.partly)}"))
     elif any(len(side.names) > 1 for row in own for _, side in fields.side_of(row)):
@@ -390,7 +392,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     if one.beyond.rows:
         found.append(made(one.beyond, "kernels", told=text))
     elif tested:
-        found.append(Line([kernel_words.none_changed(report)], "text" if text else "aside"))
+        found.append(Line([kernel_words.none_changed(one.rows)], "text" if text else "aside"))
     if one.others.rows:
         told = text and not one.beyond.rows and not tested
         title = say("kernels_others", rows=units.counted(one.others.total, "kernel"))
@@ -442,8 +444,10 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
         facts.append((side if two else "kernel", [*called, Cell("; ".join(shapes))]))
     if two:
         scale = units.scale_for([row.ci_low_ns, row.ci_high_ns])
-        q = "" if row.q_value is None else f", q {units.probability(row.q_value)}"
-        facts.append(("interval", [Cell(f"{scale.span(row.ci_low_ns, row.ci_high_ns)} {scale.unit}{q}")]))
+        q = words.q_value(row)
+        facts.append(
+            ("interval", [Cell(f"{scale.span(row.ci_low_ns, row.ci_high_ns)} {scale.unit}{q and f', {q}'}")])
+        )
     facts.append(("family", [Cell(row.family)]))
     if isinstance(report, Show):
         facts.append(("counts as", [Cell(palette.category(row.accounting).label)]))  # type: ignore[attr-defined]
@@ -511,12 +515,13 @@ def _gaps(report: Report) -> Section | None:
 
 
 def _launch(report: Report) -> Section | None:
-    launch, typical = report.launch, None
+    launch, per = report.launch, words.per_step("", unit=_step(report))
+    of: Any = launch
     if isinstance(report, Result):
         phase = rows.kernels_by_phase(report)[0].phase
-        typical = next((one for one in launch.phases if one.phase == phase), None)
-    per = words.per_step(typical.phase if typical else "", unit=_step(report))
-    sides = [launch.baseline, launch.candidate] if _two(report) else [launch.baseline]
+        of = next((one for one in launch.by_phase if one.phase == phase), launch)
+        per = words.per_step(phase, "mean") if of is not launch else per
+    sides = [of.baseline, of.candidate] if _two(report) else [of.baseline]
     made: list[Block] = []
     if any(side.kernels_per_step or side.calls_per_step for side in sides):
         modes = [report.graphs.mode_baseline, *([report.graphs.mode_candidate] if _two(report) else [])]
@@ -524,40 +529,37 @@ def _launch(report: Report) -> Section | None:
         made.append(_lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
         if "graph" in modes:
             made.append(_aside(say("whole_graphs")))
-        made.append(_launches(report, typical, sides, per))
+        made.append(_launches(report, sides, per))
         made.append(_aside(say("queue_delay")))
     else:
         made.append(Line([say("no_launches")], "lead"))
-    apis = typical.apis if typical else launch.apis
-    if apis:
+    if of.apis:
         depth = 2 if _two(report) or report.host else 1
-        made.append(_part("CUDA calls", [table(report, "CUDA calls", apis, per=per, depth=depth)], depth))
+        made.append(_part("CUDA calls", [table(report, "CUDA calls", of.apis, per=per, depth=depth)], depth))
     if launch.transitions:
         made.append(_part(LISTED["transitions"].title, [table(report, "transitions", launch.transitions)]))
     return _section("launch", made, _deep(report), gist="Launching calls, graphs, queue delay, CUDA calls")
 
 
-_COUNTED = {"kernels": "kernels", "launching calls": "calls", "graph launches": "graph_launches"}
+_COUNTED = {
+    "kernels": "kernels_per_step", "launching calls": "calls_per_step", "graph launches": "graph_launches_per_step",
+    "synchronisations": "syncs_per_step",
+}  # fmt: skip
 _LAUNCH_TIMES = {
     "host time in launching calls": "api_ns_per_step", "of it and of launch latency, GPU idle": "exposed_ns_per_step",
     "queue delay, mean": "queue_delay_mean_ns", "queue delay, p50": "queue_delay_p50_ns", "queue delay, p99": "queue_delay_p99_ns",
 }  # fmt: skip
 
 
-def _launches(report: Report, typical: Any, sides: Sequence[Any], per: str) -> Table:
-    """Counts of the typical step where it is known, else of the mean one; times of the mean one."""
-    counted = {
-        label: [getattr(side, f"{name}_per_step") for side in sides] for label, name in _COUNTED.items()
-    }
-    if typical:
-        of = (typical.baseline, typical.candidate)
-        names = _COUNTED | {"synchronisations": "syncs"}
-        counted = {label: [getattr(side, name) for side in of] for label, name in names.items()}
-    nodes = (report.graphs.nodes_per_launch_baseline, report.graphs.nodes_per_launch_candidate)
-    counted["nodes per graph launch"] = list(nodes[: len(sides)])
-    rows = [
-        (label, ["" if one is None else units.count(one) for one in both]) for label, both in counted.items()
+def _launches(report: Report, sides: Sequence[LaunchSide], per: str) -> Table:
+    rows = [(label, [units.count(getattr(side, name)) for side in sides]) for label, name in _COUNTED.items()]
+    nodes = [
+        units.count(side.kernels_per_step * side.graph_coverage / side.graph_launches_per_step)
+        if side.graph_launches_per_step
+        else ""
+        for side in sides
     ]
+    rows.append(("nodes per graph launch", nodes))
     rows.append(("kernels launched by graphs", [units.share(side.graph_coverage) for side in sides]))
     for label, name in _LAUNCH_TIMES.items():
         both = [getattr(side, name) for side in sides]

@@ -19,6 +19,7 @@ _ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "ca
 # These follow from others that are said: launches of graphs from the kernels in them.
 _FOLLOWS = {"graph_launches": "graph_kernels", "kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
+_SOME = 0.005  # launches per step: less is written as none
 
 
 def brief_of(result: Result) -> list[str]:
@@ -54,7 +55,7 @@ def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:
     for one in rows:
         if one.kind == "kernel":
             more[_own(one.name)] += one.candidate - one.baseline
-    return [one for one in rows if one.kind != "kernel" or more[_own(one.name)]]
+    return [one for one in rows if one.kind != "kernel" or abs(more[_own(one.name)]) >= _SOME]
 
 
 def _alike(result: Result) -> set[str]:
@@ -138,9 +139,9 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
 
 
 def _rarer(row: StructureRow) -> bool:
-    """Whether most steps of a side lack it and some have it, where responses come every n-th step: not "1 -> 0 times"."""
-    sides = ((row.baseline, row.baseline_any), (row.candidate, row.candidate_any))
-    return any(not usual and some for usual, some in sides)
+    """Whether most steps of a side lack it and some have it, where responses come every n-th step: not "1 -> 0.1 times"."""
+    sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
+    return any(0 < some < MOSTLY * steps for some, steps in sides)
 
 
 def _own(name: str, alike: Collection[str] = ()) -> str:

@@ -258,8 +258,8 @@ def _decimals(size: float) -> int:
 
 
 def change(delta: float, base: float | None) -> str:
-    """Write a difference as a part of its base: `+9.2 %`, `12x` for more than ten times; empty without a base."""
-    if not base:
+    """Write a difference as a part of its base: `+9.2 %`, `12x` for more than ten times; empty without a base, or where a side is below 0."""
+    if not base or min(base, base + delta) < 0:
         return ""
     return f"{(base + delta) / base:,.0f}x" if (base + delta) / base >= 10 else percent(delta, base)
 

@@ -287,7 +287,7 @@ def difference(
         return [EMPTY, Cell(tone="nil")]
     base = before if isinstance(before, int | float) else 0.0
     said = units.delta(scale, delta, base, level)
-    percent = units.change(delta, base) or ("" if of_both else "new")
+    percent = units.change(delta, base) or ("" if of_both or base else "new")
     if level == "within_noise":
         percent = said.percent
     elif not after and not of_both:

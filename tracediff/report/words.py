@@ -325,6 +325,11 @@ def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
     return None if row.level == "within_noise" and row.q_value is None else row.level
 
 
+def q_value(row: KernelRow | Finding) -> str:
+    """Write `q 0.024`; nothing of what was not tested, or is counted and needs no test."""
+    return "" if row.q_value is None or row.level == "exact" else f"q {units.probability(row.q_value)}"
+
+
 def still(row: KernelRow) -> bool:
     """Whether a row is the same, or a tested one is shown to have changed by less than OWN; else it changed, or the runs cannot tell."""
     if not row.delta_ns and row.level == "within_noise":

@@ -38,7 +38,7 @@ _LACKING = {"baseline_only", "candidate_only", "other_ops", "none_typical"}
 
 def workload(stratum: Stratum, kind: str) -> str:
     """Say in words which step of a stratum this is."""
-    return say("typical_step" if kind == "typical" else "longest_step", workload=workload_name(stratum))
+    return say("median_step" if kind == "typical" else "longest_step", workload=workload_name(stratum))
 
 
 def workload_name(stratum: Stratum, between: str = ": ") -> str:

@@ -2,7 +2,7 @@
 --   steps             VARCHAR  as in aligned_kernel
 --   name              VARCHAR  [memcpy HtoD] and the like, [memset]
 --   baseline_count    DOUBLE   per step
---   baseline_wall_ns  DOUBLE   their length per step; NULL of typical steps
+--   baseline_wall_ns  DOUBLE   their length per step; NULL of a phase
 --   baseline_bytes    DOUBLE   what they copied or set per step
 --   baseline_memory   VARCHAR  kinds of the host memory that they read or wrote: pageable, pinned, ...; empty where there is none, or none
 --                              recorded

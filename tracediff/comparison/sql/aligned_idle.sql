@@ -15,6 +15,6 @@ SELECT
     steps, cause, thread, place, holder, holder_place, copy AS copies, coalesce(per_step(count * weight, side = 0), 0) AS baseline_pieces,
     coalesce(per_step(ns * weight, side = 0), 0) AS baseline_ns, coalesce(per_step(count * weight, side = 1), 0) AS candidate_pieces,
     coalesce(per_step(ns * weight, side = 1), 0) AS candidate_ns, candidate_ns - baseline_ns AS delta_ns
-FROM idle_part JOIN step_weight USING (side, run, part, period)
+FROM idle_part JOIN typical_weight USING (side, run, part, period)
 GROUP BY ALL
 ORDER BY steps, abs(delta_ns) DESC, cause, thread, place, holder, holder_place, copies;

@@ -1,5 +1,5 @@
 -- aligned_kernel: kernels, copies and memsets of both sides, per step; every op is in one row. The largest change of each kind of step first.
---   steps             VARCHAR    which steps: '' the mean of all compared ones, else the typical ones of this phase
+--   steps             VARCHAR    which steps: '' the mean of all compared ones, else that of this phase
 --   row               BIGINT     number of the row
 --   kind              VARCHAR    compute, comm, memcpy: what its time counts as
 --   match             VARCHAR    exact, name, template, fused (several ops into one), split (one into several), sequence (only the place
@@ -12,8 +12,8 @@
 --   baseline_names    VARCHAR[]  demangled, the most used first; [memcpy HtoD] and the like for copies
 --   candidate_names   VARCHAR[]
 --   baseline_count    DOUBLE     ops per step
---   baseline_wall_ns  DOUBLE     their length per step, overlaps not shared out; NULL of typical steps
---   baseline_ns       DOUBLE     their part of the step: the rows add up to its busy time; NULL of typical steps
+--   baseline_wall_ns  DOUBLE     their length per step, overlaps not shared out; NULL of a phase
+--   baseline_ns       DOUBLE     their part of the step: the rows add up to its busy time; NULL of a phase
 --   candidate_count   DOUBLE     as of the baseline
 --   candidate_wall_ns DOUBLE
 --   candidate_ns      DOUBLE

@@ -1,4 +1,5 @@
--- aligned_launch: launching calls of both sides and how long their first op waited, and copies, per step: one row.
+-- aligned_launch: launching calls of both sides and how long their first op waited, and copies, per step: a row for each kind of step.
+--   steps                                             VARCHAR which steps: '' the mean of all compared ones, else that of this phase
 --   baseline_calls, candidate_calls                   DOUBLE  launching calls per step
 --   baseline_graph_launches, candidate_graph_launches DOUBLE  those of CUDA graphs
 --   baseline_kernels, candidate_kernels               DOUBLE  kernels per step
@@ -10,14 +11,15 @@
 --   baseline_delay_p99_ns, candidate_delay_p99_ns     DOUBLE
 WITH copied AS (
     SELECT
-        coalesce(per_step(count * weight, side = 0), 0) AS baseline_copies, coalesce(per_step(count * weight, side = 1), 0) AS candidate_copies,
+        steps, coalesce(per_step(count * weight, side = 0), 0) AS baseline_copies, coalesce(per_step(count * weight, side = 1), 0) AS candidate_copies,
         coalesce(per_step(bytes * weight, side = 0), 0) AS baseline_copied_bytes,
         coalesce(per_step(bytes * weight, side = 1), 0) AS candidate_copied_bytes
     FROM copies JOIN step_weight USING (side, run, part, period)
-    WHERE steps = '' AND name <> '[memset]'
+    WHERE name <> '[memset]'
+    GROUP BY steps
 )
 SELECT
-    coalesce(per_step(calls * weight, side = 0), 0) AS baseline_calls, coalesce(per_step(calls * weight, side = 1), 0) AS candidate_calls,
+    steps, coalesce(per_step(calls * weight, side = 0), 0) AS baseline_calls, coalesce(per_step(calls * weight, side = 1), 0) AS candidate_calls,
     coalesce(per_step(graph_launches * weight, side = 0), 0) AS baseline_graph_launches,
     coalesce(per_step(graph_launches * weight, side = 1), 0) AS candidate_graph_launches,
     coalesce(per_step(kernels * weight, side = 0), 0) AS baseline_kernels, coalesce(per_step(kernels * weight, side = 1), 0) AS candidate_kernels,
@@ -32,5 +34,6 @@ SELECT
     coalesce(per_step(delay_p50_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p50_ns,
     coalesce(per_step(delay_p99_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p99_ns,
     coalesce(per_step(delay_p99_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_p99_ns
-FROM launch JOIN stratum_weight USING (side, run, part, stratum) CROSS JOIN copied
-ORDER BY baseline_calls;
+FROM launch_weight LEFT JOIN launch USING (side, run, part, stratum) LEFT JOIN copied USING (steps)
+GROUP BY steps
+ORDER BY steps;

@@ -3,7 +3,7 @@
 --   process             VARCHAR    what its process is: worker, client, ...
 --   baseline_places     VARCHAR[]  the ranges of its threads, numbers masked, in order; NULL where the side has no such thread
 --   candidate_places    VARCHAR[]
---   baseline_range_ns   DOUBLE     time per step in which one of its ranges is open; NULL where the side has no such thread
+--   baseline_range_ns   DOUBLE     time per step in which one of its ranges is open; NULL where the side has no such thread, or no range of it
 --   candidate_range_ns  DOUBLE
 --   score               DOUBLE     ranges that both sides have, of all: 0 to 1; NULL where one side has no such thread
 --   delta_ns            DOUBLE     candidate - baseline; NULL likewise
@@ -39,8 +39,8 @@ WITH roles AS (
 )
 SELECT
     role, process, baseline_places, candidate_places,
-    CASE WHEN baseline_places IS NOT NULL THEN coalesce(baseline_ns, 0) END AS baseline_range_ns,
-    CASE WHEN candidate_places IS NOT NULL THEN coalesce(candidate_ns, 0) END AS candidate_range_ns,
+    CASE WHEN len(baseline_places) > 0 THEN coalesce(baseline_ns, 0) END AS baseline_range_ns,
+    CASE WHEN len(candidate_places) > 0 THEN coalesce(candidate_ns, 0) END AS candidate_range_ns,
     CASE
         WHEN baseline_places IS NULL OR candidate_places IS NULL THEN NULL
         WHEN roles.every = 0 THEN 1
