@@ -162,7 +162,13 @@ def test_a_path_where_nothing_is_names_what_may_be_meant(words, fix, run, good):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("comapre", "compare"), ("good.sqlite", "compare BASELINE CANDIDATE")]
+    ("word", "meant"),
+    [
+        ("comapre", "compare"),
+        ("cmp", "compare"),
+        ("diff", "compare"),
+        ("good.sqlite", "compare BASELINE CANDIDATE"),
+    ],
 )
 def test_what_is_no_command_names_what_may_be_meant(word, meant, run, good):
     code, _, err = run(word, "other")

@@ -65,7 +65,7 @@ The same result added twice is one point. See docs/investigate.md#since-which-co
 @click.argument(
     "results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULT|BUNDLE..."
 )
-@click.option("--commit", required=True, metavar="SHA", help="Commit that the candidate was built from.")
+@click.option("--commit", metavar="SHA", help="Commit that the candidate was built from.  [required]")
 @click.option("--time", "when", metavar="ISO", help="Time of the commit. [default: as git says]")
 @click.option(
     "--pinned",
@@ -82,11 +82,16 @@ The same result added twice is one point. See docs/investigate.md#since-which-co
 )
 @takes(where=Where, omit={"branch"})
 def add(
-    results: tuple[Path, ...], commit: str, when: str | None, pinned: str, link: str, where: Where
+    results: tuple[Path, ...], commit: str | None, when: str | None, pinned: str, link: str, where: Where
 ) -> None:
     """Add each RESULT (the JSON of `compare` or `show`) or BUNDLE (compared first) as a point of a commit."""
     from tracediff.history.store import Store
 
+    if commit is None:
+        raise click.UsageError(
+            "Missing option '--commit'. A point is a saved result of a commit: tracediff compare BASELINE CANDIDATE --json result.json,"
+            " then tracediff history add result.json --commit $(git rev-parse HEAD)"
+        )
     opened = Store(where.store)
     name, time = _dated(commit, when, where.repo)
     points = [(path, _point(path, name, time, where.program or "", pinned)) for path in results]

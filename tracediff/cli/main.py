@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -51,7 +52,22 @@ GROUPS = {
     "Record": ("capture", "windows", "doctor", "scrub", "bisect"),
     "Set up": ("init", "cache"),
 }
+_ONE_SIDE = (
+    "A side of several runs is one argument: quote the pattern, 'runs/base_*.sqlite', or give the folder"
+)
 _OBJECTS = 50_000  # made and not freed between two collections of garbage
+
+
+_ALSO = {"diff": "compare"}  # what other tools call it
+
+
+def _meant(word: str) -> str:
+    """The command that a word stands for: cut short (`cmp`), else misspelt; empty where there is none."""
+    from difflib import get_close_matches
+
+    letters = re.compile(".*".join(map(re.escape, word)))
+    short = [name for name in COMMANDS if letters.match(name)]
+    return next(iter([*short, *get_close_matches(word, COMMANDS, 1)]), _ALSO.get(word, ""))
 
 
 class _LazyGroup(click.Group):
@@ -71,15 +87,9 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Click's own; what is no command may be a file, or another command misspelled."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = (
-                ["compare BASELINE CANDIDATE"]
-                if Path(args[0]).exists()
-                else get_close_matches(args[0], COMMANDS, 1)
-            )
+            near = "compare BASELINE CANDIDATE" if Path(args[0]).exists() else _meant(args[0])
             if near:
-                ctx.fail(f"No such command {args[0]!r}. Did you mean tracediff {near[0]}?")
+                ctx.fail(f"No such command {args[0]!r}. Did you mean tracediff {near}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -142,6 +152,8 @@ def main() -> None:
         error.show(file=shown)
         for line in shown.getvalue().splitlines():
             say(line)
+        if isinstance(error, click.UsageError) and _written_out(error):
+            say(f"  fix: {_ONE_SIDE}")
         sys.exit(error.exit_code)
     except BaseException as error:  # a panic of a library in Rust is no Exception
         if _interrupted(error):
@@ -166,6 +178,12 @@ def _run() -> None:
     finally:
         if sys.exc_info()[0] in (None, SystemExit):
             sys.stdout.flush()
+
+
+def _written_out(error: click.UsageError) -> bool:
+    """Whether there are more captures than sides: a shell may have written a pattern out."""
+    command = error.ctx.info_name if error.ctx else None
+    return "unexpected extra argument" in error.message and command in GROUPS["Compare and look"]
 
 
 def _fail(error: TracediffError) -> NoReturn:

@@ -137,6 +137,8 @@ class TraceFile:
             if not start and not data:
                 raise TracediffError("empty-file", f"{self._name} is empty", fix=_AGAIN)
             if start == b"[":
+                if not self.read() and not _is_json(self._buffer):  # no longer than its first block
+                    raise self._no_events()
                 raise not_kineto(self._name, "a bare list of events")
             if start not in (b"", b"{"):
                 raise TracediffError("not-json", f"{self._name} is not JSON", fix=_AGAIN)
@@ -211,6 +213,14 @@ class TraceFile:
             if "truncated" in str(error).lower():
                 slug, what = "truncated", "ends before its events begin"
         return TracediffError(slug, f"{self._name} {what}", fix=_AGAIN)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except _FAILED:
+        return False
+    return True
 
 
 @contextmanager
@@ -810,7 +820,7 @@ class _Tables:
         self._insert("META_DATA_EXPORT", "name TEXT, value TEXT", [("EXPORT_PRODUCT_VERSION", version)])
         system = [] if driver is None else [("CudaDriverVersion", str(driver))]
         self._insert("TARGET_INFO_SYSTEM_ENV", "name TEXT, value TEXT", system)
-        start = [] if self._origin is None else [(self._origin + self._first,)]
+        start = [] if self._origin is None else [(self._origin,)]
         self._insert("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", start)
         said = head.get("deviceProperties") or head.get("computeProperties") or []
         devices = [

@@ -225,11 +225,12 @@ def _answer(relation: duckdb.DuckDBPyRelation, limit: int | None) -> Answer:
 
 
 def _not_read_only(what: str) -> TracediffError:
+    writes = any(kind in what for kind in ("COPY", "EXPORT"))
+    writing = "; write results with --csv, --json, --markdown or --parquet FILE" if writes else ""
     return TracediffError(
         "query-not-read-only",
         f"captures are read, never changed, and no other file is touched; refused: {what}",
-        fix="SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE, EXPLAIN, CREATE TEMP VIEW; write results with"
-        " --csv, --json, --markdown or --parquet FILE",
+        fix="SELECT, FROM, WITH, VALUES, PIVOT, DESCRIBE, SUMMARIZE, EXPLAIN, CREATE TEMP VIEW" + writing,
     )
 
 

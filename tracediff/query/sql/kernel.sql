@@ -1,4 +1,4 @@
--- kernel: what GPU activities there are: a row for each kernel name, grid and block, and for each kind of copy.
+-- kernel: what GPU activities there are: a row for each kernel name, grid and block, and for each kind of copy, not for each launch (`op`).
 --   capture      INTEGER  the export, a row of capture
 --   kernel       INTEGER  number of the row within the export
 --   kind         VARCHAR  kernel, memcpy, memset, or graph (a whole CUDA graph in one row)
