@@ -80,6 +80,12 @@ def test_a_pattern_is_what_it_matches(tmp_path):
     assert resolve(f"{tmp_path}/new_?.sqlite").label == "new_?"
 
 
+def test_a_pattern_of_wildcards_alone_bears_the_name_of_its_folder(tmp_path):
+    touch(tmp_path, "main/a.sqlite")
+    labels = {one: resolve(f"{tmp_path}/main/{one}").label for one in ("*", "*.sqlite", "a*.sqlite")}
+    assert labels == {"*": "main", "*.sqlite": "main", "a*.sqlite": "a*"}
+
+
 def test_a_pattern_of_ranks_and_of_folders(tmp_path):
     touch(
         tmp_path,

@@ -450,6 +450,11 @@ def test_runs_that_are_left_out_are_named() -> None:
     )
 
 
+def test_a_name_keeps_its_letters_at_the_start_of_a_sentence() -> None:
+    begun = ["host work in x", "launches: 3", "aten::fill_ launches", "cudaMemcpyAsync calls"]
+    assert [words.sentence(one) for one in begun] == ["Host work in x", "Launches: 3", *begun[2:]]
+
+
 def test_a_pattern_has_no_condition_and_each_is_used() -> None:
     """What a sentence holds is decided on data: its slots are all filled, and each pattern is said somewhere."""
     files = [*(ROOT / "tracediff").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]

@@ -154,9 +154,12 @@ def _side_of(label: str, path: Path, entries: Sequence[Path]) -> SideFiles:
 
 
 def split_label(word: str) -> tuple[str, Path]:
-    """An argument -> what to call it in reports, and the path."""
+    """An argument -> what to call it in reports, and the path. A pattern of wildcards alone bears the name of its folder."""
     label, rest = own_label(word)
-    return (stem(_named(Path(word))), Path(word)) if label is None else (label, Path(rest))
+    if label is not None:
+        return label, Path(rest)
+    name = stem(_named(Path(word)))
+    return (name if name.strip("*?") else Path(word).resolve().parent.name), Path(word)
 
 
 def _existing(path: Path, other: Path | None = None) -> Path:

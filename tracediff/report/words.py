@@ -230,7 +230,7 @@ def category_missing(report: Result | Show, key: str) -> str:
 
 def sentence(text: str) -> str:
     """Begin with a capital where the text begins with an ordinary word, not with a name."""
-    return text[:1].upper() + text[1:] if re.match(r"[a-z-]+[ :,]", text) else text
+    return text[:1].upper() + text[1:] if re.match(r"[a-z-]+([ ,]|:(?!:))", text) else text
 
 
 def place(where: Where) -> list[tuple[str, str]]:
