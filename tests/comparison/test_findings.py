@@ -55,10 +55,11 @@ def test_what_is_counted_in_the_phase_of_the_verdict_leads():
         counted,
         candidate("generation", "typical", -30.0, 1.0, "exact", explained=20.0 * US),
     ]
-    (lead,) = merged(rows, ("mixed", "typical"))
+    judged = [one.judged for one in rows]
+    (lead,) = merged(rows, ("mixed", "typical"), judged)
     assert lead.judged is counted.judged
     assert [(one.phase, one.part) for one in lead.elsewhere] == [("generation", "typical"), ("mixed", "tail")]
-    (lead,) = merged(rows, ("context", "typical"))  # in none of its own: where it explains most
+    (lead,) = merged(rows, ("context", "typical"), judged)  # in none of its own: where it explains most
     assert lead.judged.phase.steps.phase == "generation"
 
 

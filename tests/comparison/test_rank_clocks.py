@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,7 +12,8 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show
 from tests.tiny import label, reduced
 from tracediff.accounting.kernels import EXCHANGES, SENDS, _kinds
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.run import reduce_file
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report.remarks import rank_clocks
 
 US = 1000
@@ -132,3 +135,13 @@ def test_kinds_of_calls():
         "ncclAllReduce",
         None,
     ]
+
+
+def test_the_start_of_a_session_is_read(tmp_path):
+    path = rank(0, 30).write(tmp_path / "one.sqlite")
+    with closing(sqlite3.connect(path)) as export:
+        export.execute("DROP TABLE IF EXISTS TARGET_INFO_SESSION_START_TIME")
+        export.execute("CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT)")
+        export.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1795821551379290524, '')")
+        export.commit()
+    assert reduce_file(path, Reading(threads=1)).meta["SESSION_START_NS"] == ("1795821551379290524",)

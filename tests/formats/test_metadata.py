@@ -27,6 +27,7 @@ TABLES = {
     "TARGET_INFO_GPU_METRICS": "typeId INTEGER, metricId INTEGER, metricName TEXT",
     "TARGET_INFO_CUDA_DEVICE": "gpuId INTEGER, cudaId INTEGER, pid INTEGER",
     "ThreadNames": "nameId INTEGER, globalTid INTEGER",
+    "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER",
     "ANALYSIS_DETAILS": "globalVid INTEGER, duration INTEGER, startTime INTEGER, stopTime INTEGER",
 }
 DAMAGE = {

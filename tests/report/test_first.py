@@ -18,7 +18,6 @@ from tracediff.companions.model import Result
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.report import first, grammar, sections, words
 from tracediff.report.causes import named, spoken, title
-from tracediff.report.findings import at_once
 from tracediff.report.first import headline, reason
 from tracediff.report.phrases import power_note, with_words
 from tracediff.request import CompareRequest
@@ -127,21 +126,26 @@ def test_the_change_alone_is_the_title_of_a_document(of: str, said: str) -> None
     assert first.change(one) == f"{said} -> 1,092 us (+92.0 us, +9.2 %)"
 
 
-def test_nothing_is_advised_where_nothing_changed() -> None:
+def test_the_last_line_is_advice_whatever_the_verdict() -> None:
     one = result("no_change", seen(1_000, 1_004, 8, WORK), WORK)
-    assert first.advice(one) == "" and headline(one).what.startswith("Same with pr: ")
+    assert first.advice(one) == "Next: nothing to do." and headline(one).what.startswith("Same with pr: ")
     less = msgspec.structs.replace(WORK, delta_ns=-88_600.0)
-    assert (
-        first.advice(result("improved", seen(1_092, 1_000, 8, less), WORK)) == ""
-    )  # it grew in another phase
+    improved = result("improved", seen(1_092, 1_000, 8, less), WORK)  # it grew in another phase
+    assert first.advice(improved) == "Next: take pr as the baseline of the next comparison."
+    step = msgspec.structs.replace(improved.step, runs_advised=5)
+    likely = msgspec.structs.replace(improved, verdict="likely_improved", step=step)
+    assert first.advice(likely) == "Next: record 5 runs a side in turns (tracediff capture -n 5)."
+    assert first.advice(result("regressed", seen(1_000, 1_092, 8))) == (
+        "Next: look at the causes below, the first ones first."
+    )
 
 
 def test_more_runs_are_advised_where_noise_hides_the_answer() -> None:
     """A cause of the estimate may be nothing; so many runs that nobody records them are no advice."""
     for advised, said in (
         (12, "Next: record 12 runs a side in turns (tracediff capture -n 12)."),
-        (51, ""),
-        (None, ""),
+        (51, "Next: find out why runs of one side differ so much: 50 runs a side would be too few."),
+        (None, "Next: look at the causes below, the first ones first."),
     ):
         one = result("inconclusive", seen(1_000, 1_010, 30, WORK), WORK)
         step = msgspec.structs.replace(one.step, runs_advised=advised)
@@ -186,7 +190,7 @@ def test_parts_of_one_name_are_told_apart_by_their_threads() -> None:
     ]
     other = finding("host_work", 12.0, rank=3, **SCHEDULE)
     assert headline(result("regressed", seen(1_000, 1_092, 8, *own, other), *own, other)).why == (
-        "+60.0 us of it: un-annotated host code on the executor thread; +20.0 us of it: un-annotated host code on the loader thread;"
+        "+60.0 us of it: host code outside any range on the executor thread; +20.0 us of it: host code outside any range on the loader thread;"
         " +12.0 us of it: host work in _schedule."
     )
 
@@ -256,7 +260,7 @@ def test_rare_steps_are_counted_where_the_mean_is_named() -> None:
     rare = phase("generation", delta(1_000.0, 3.0, 8.0), "regressed", mean=mean, verdict_of="mean")
     one = result("regressed", seen(1_020, 1_130, 30, of="mean"), phases=[rare])
     rows = [[row.cells[at].text for at in (0, 1, 4)] for row in sections.phases_in_text(one).rows]
-    assert rows == [["generation", "", "+3.0"], ["its mean", "Slower", "+110.0"]]
+    assert rows == [["generation, typical", "", "+3.00"], ["generation, mean", "Slower", "+110"]]
 
 
 # Whole captures, and what is no change of a step
@@ -283,7 +287,7 @@ def test_rounds_of_the_launches_that_both_sides_have() -> None:
     facts = m.VerdictFacts("scatter", "step", rung=rung)
     one = result("inconclusive", seen(1_000, 1_092, 200, of="length"), verdict_facts=facts)
     assert headline(one).what == (
-        "Unclear with pr: time per launch of gemm 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+        "Unclear with pr: time per launch of gemm 1,000 -> 1,092 us (+92.0 us, +9.2 %, within noise)."
     )
     assert words.unit(one) == "round" and first.change(one).startswith("time per launch of gemm 1,000")
 
@@ -399,21 +403,21 @@ def test_three_counts_of_the_phase_are_said_none_twice() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"runs": m.Pair(4, 5)}, "4 + 5 runs"),
-        ({"runs": m.Pair(3, 5)}, "3 + 5 runs are too few to confirm it"),
-        ({"runs": m.Pair(1, 5)}, "one run a side, so the interval is an assumption"),
-        ({"time_share": m.Shares(0.36, 0.9)}, "only 36 % of the step time was compared"),
+        ({"runs": m.Pair(4, 5)}, ": 4 + 5 runs"),
+        ({"runs": m.Pair(3, 5)}, ": 3 + 5 runs are too few to confirm the change"),
+        ({"runs": m.Pair(1, 5)}, ", if runs differ as usual (1 + 5 runs)"),
+        ({"time_share": m.Shares(0.36, 0.9)}, ": only 36 % of the step time was compared"),
     ],
 )
 def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
     one = result("regressed", seen(1_000, 1_092, 8), **more)
-    assert reason(one) == f"A repeat would show +84.0 to +100 us (95 %): {said}."
+    assert reason(one) == f"A repeat would show +84.0 to +100 us (95 %){said}."
 
 
 def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     """20 of 92 us; 4 us are less than 5 % of it."""
     slow = result("regressed", seen(1_000, 1_092, 40, host_speed_ns=20_000.0))
-    assert reason(slow).endswith(": up to 20.0 us of it may be a slower CPU.")
+    assert reason(slow).endswith(": up to 20.0 us of the change may come from a slower CPU.")
     assert headline(slow).what.endswith("(+92.0 us, +9.2 %).")
     assert reason(result("regressed", seen(1_000, 1_092, 40, host_speed_ns=4_000.0))).endswith(
         ": 5 + 5 runs."
@@ -421,10 +425,10 @@ def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     against = seen(1_000, 1_092, 40, host_speed_ns=-20_000.0)
     assert reason(result("regressed", against)).endswith(": 5 + 5 runs.")
     hidden = m.VerdictFacts("scatter", "generation", host=True)
-    assert reason(
-        result("inconclusive", seen(1_000, 959, 60, host_speed_ns=-30_000.0), verdict_facts=hidden)
-    ) == (
-        "A repeat would show -101 to +19.0 us (95 %): up to 30.0 us of it may be a faster CPU, and identical runs differ by the rest."
+    unclear = result("inconclusive", seen(1_000, 959, 60, host_speed_ns=-30_000.0), verdict_facts=hidden)
+    assert headline(unclear).what.endswith("(-41.0 us, -4.1 %, within noise).")
+    assert reason(unclear) == (
+        "A repeat would show -101 to +19.0 us (95 %): up to 30.0 us of the change may come from a faster CPU."
     )
 
 
@@ -434,9 +438,15 @@ def test_runs_in_turns_on_one_machine_are_said_to_be_so() -> None:
 
 
 def test_a_change_within_noise_is_said_to_be_so() -> None:
-    assert reason(result("inconclusive", seen(1_000, 1_010, 30))) == (
-        "A repeat would show -20.0 to +40.0 us (95 %): identical runs differ by as much."
+    """It is said once, in the first sentence; a part of it that may be noise is told as such."""
+    unsure = msgspec.structs.replace(WORK, level="within_noise")
+    one = result("inconclusive", seen(1_000, 1_010, 30, unsure, host_speed_ns=9_000.0), unsure)
+    assert headline(one).text == (
+        "Unclear with pr: generation step 1,000 -> 1,010 us (+10.0 us, +1.0 %, within noise)."
+        " Measured, may be noise: host work in _schedule (+88.6 us)."
     )
+    assert reason(one) == "A repeat would show -20.0 to +40.0 us (95 %): 5 + 5 runs."
+    assert headline(result("inconclusive", seen(1_000, 1_100, 30))).what.endswith("(+100 us, +10.0 %).")
 
 
 def test_runs_that_are_left_out_are_named() -> None:
@@ -444,9 +454,9 @@ def test_runs_that_are_left_out_are_named() -> None:
     one = result(
         "regressed", seen(1_000, 1_092, 8), phases=[msgspec.structs.replace(GENERATION, odd_runs=[odd])]
     )
-    assert first.lines(one)[-1] == (
-        "Run pr_r3 of the candidate is left out: at equal host speed its typical generation step takes 101 us more"
-        " than that of the other runs."
+    assert first.lines(one)[-2] == (
+        "Run pr_r3 of the candidate is left out: with CPUs alike, its typical generation step takes 101 us more"
+        " than in the other runs."
     )
 
 
@@ -518,9 +528,7 @@ def test_rare_steps_are_counted_in_all_runs() -> None:
     evidence = m.FindingEvidence("", [], runs_baseline_ns=[0, 0, 1], runs_candidate_ns=[9, 9])
     rare = msgspec.structs.replace(rare, evidence=evidence)
     note = with_words(result("regressed", seen(1_000, 1_092, 8), rare)).findings[0].note
-    assert note.startswith(
-        "Steps that it makes longer, first uses of kernels apart: 1 of 354 on the baseline, 25 of 236 on the candidate;"
-    )
+    assert note.startswith("It makes 1 of 354 steps of the baseline and 25 of 236 of the candidate longer;")
 
 
 def test_in_how_many_runs_a_cause_holds() -> None:
@@ -574,7 +582,8 @@ def test_titles() -> None:
 def test_what_a_finding_explains_is_left_out_where_it_is_no_part() -> None:
     slower, same = (result(verdict, seen(1_000, 1_092, 8)) for verdict in ("regressed", "no_change"))
     shares = {
-        0.97: "all of the change",
+        0.998: "all of the change",
+        0.97: "97 % of the change",
         0.9: "90 % of the change",
         0.52: "52 % of the change",
         1.3: "",
@@ -658,7 +667,9 @@ def test_a_comb_is_said_with_its_cause() -> None:
 def test_fused_kernels_are_counted_where_the_step_is_unclear() -> None:
     """Eight GEMMs fewer per step, and the silu kernels that take as much more."""
     what, why, counts, *_ = first.lines(demo("demo/graph_a", "demo/graph_fused"))
-    assert what.startswith("Unclear with graph_fused: generation step 1,013 -> 972 us (-41.3 us, -4.1 %).")
+    assert what.startswith(
+        "Unclear with graph_fused: generation step 1,013 -> 972 us (-41.3 us, -4.1 %, within noise)."
+    )
     assert (
         "fused GEMMs, 16 -> 8 launches" in why
         and counts
@@ -685,7 +696,8 @@ def test_graphs_name_themselves_and_own_what_they_save() -> None:
 def test_a_run_against_itself_is_identical() -> None:
     one = demo("captures/eager_a1.sqlite.xz", "captures/eager_a1.sqlite.xz")
     assert first.lines(one) == [
-        "Same with eager_a1: both sides are one capture, and every measured time is identical."
+        "Same with eager_a1: both sides are one capture, and every measured time is identical.",
+        "Next: nothing to do.",
     ]
 
 
@@ -832,12 +844,3 @@ def test_who_can_record_collections_is_told_how() -> None:
     assert missing("step-range").endswith(
         "Capture with an NVTX range called Python GC around each collection (gc.callbacks) to see it."
     )
-
-
-def test_of_the_causes_told_at_once_the_last_is_sure_where_none_else_is() -> None:
-    """A comment tells three: the only fact among five is one of them, though it is the smallest."""
-    unsure = [finding("host_work", change, level="within_noise") for change in (50, 40, 30, 20)]
-    fact = finding("kernel_added", 10, level="exact")
-    assert at_once([*unsure, fact]) == [*unsure[:2], fact]
-    assert at_once([fact, *unsure]) == [fact, *unsure[:2]]
-    assert at_once(unsure) == unsure[:3]

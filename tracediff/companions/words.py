@@ -62,7 +62,7 @@ def points(before: float, after: float) -> str:
 def times(before: float, after: float) -> str:
     """Write how often the smaller goes into the larger."""
     ratio = max(before, after) / min(before, after)
-    return f"{ratio:,.0f} x" if ratio >= 99.5 else f"{ratio:.1f} x" if ratio >= 1.095 else f"{ratio:.2f} x"
+    return f"{ratio:,.0f} x" if ratio >= 9.95 else f"{ratio:.1f} x" if ratio >= 1.095 else f"{ratio:.2f} x"
 
 
 def part(delta: float, base: float) -> str:

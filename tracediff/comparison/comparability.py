@@ -296,7 +296,7 @@ def _mix(rows: list[Stratum]) -> Check:
     ]
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "the sides have no steps of like workload in common", "fail")
-    text = f"the batches differ: {100 * distance:.0f} % of the steps are of workloads that the other side has less often"
+    text = f"the batches differ in {100 * distance:.0f} % of the steps"
     return _check("batch_mix", shares, text if distance > LITTLE else "")
 
 

@@ -412,8 +412,8 @@ def _warnings(
     notes += host_only_notes(sides)
     if not with_speed:
         notes.append(
-            Note("host-speed-unknown", "too few CUDA functions that wait for nothing are called about as often on both sides:"
-                 " a slower host looks like a slower program, so the intervals are wider")
+            Note("host-speed-unknown", "both sides call too few CUDA functions alike to compare the speed of their CPUs:"
+                 " a slower CPU looks like a slower program, so the intervals are wider")
         )  # fmt: skip
     if not with_gil:
         notes.append(

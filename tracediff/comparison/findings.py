@@ -91,10 +91,10 @@ def related(
     candidates = launched_otherwise(candidates, launch)
     found = map(with_counts_of_all, merged(candidates, first, judged))
 
-    def rank(one: Candidate) -> tuple[bool, bool, tuple[float, float, str, str]]:
-        """What may be noise in another phase than that of the verdict explains nothing; what is not listed comes last."""
+    def rank(one: Candidate) -> tuple[bool, bool, bool, tuple[float, float, str, str]]:
+        """What is more than noise comes first; then what may be noise, in another phase than that of the verdict last; then what is not listed."""
         small = not one.sure and abs(one.interval[0]) < SURELY * one.judged.phase.step_ns
-        return small, not one.sure and one.phase != first[0], order(one)
+        return small, not one.sure, not one.sure and one.phase != first[0], order(one)
 
     return sorted(found, key=rank)
 
@@ -742,7 +742,8 @@ def find(
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:ROWS]]
     findings = with_system(explain_collectives(findings, ranks, groups), system)
-    findings += mix_finding(measured, mix, strata)
+    sure = next((at for at, one in enumerate(findings) if one.level == "within_noise"), len(findings))
+    findings[sure:sure] = mix_finding(measured, mix, strata)
     return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)]
 
 

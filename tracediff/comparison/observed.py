@@ -15,7 +15,7 @@ from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
 from tracediff.comparison.verdict import WORTH
 from tracediff.model import Finding, VerdictFacts
-from tracediff.model.causes import BUSY, CAUSES
+from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, RUNS_TELL
@@ -63,7 +63,7 @@ def _observed(
 
 
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest causes first; then the work of the GPU that surely moved most the other way, which the change would hide."""
+    """The largest causes first; then what surely moved most the other way, which the change would hide."""
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
@@ -81,14 +81,9 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     against = [
         ObservedPart(one.rank, size, size / found.delta_ns)
         for size, one in sizes
-        if -sign * size >= least and one.level in SURE and _own_work(one)
+        if -sign * size >= least and one.level in SURE
     ]
     return parts + against[-1:]
-
-
-def _own_work(one: Finding) -> bool:
-    """Whether the GPU works more or less: an idle time, or a copy, that is hidden behind the change is no other cause."""
-    return CAUSES[one.cause].kind != "idle" and one.facts.overlap is None
 
 
 def _size(one: Finding, found: Observed) -> float:

@@ -820,7 +820,7 @@ class _Tables:
         self._insert("META_DATA_EXPORT", "name TEXT, value TEXT", [("EXPORT_PRODUCT_VERSION", version)])
         system = [] if driver is None else [("CudaDriverVersion", str(driver))]
         self._insert("TARGET_INFO_SYSTEM_ENV", "name TEXT, value TEXT", system)
-        start = [] if self._origin is None else [(self._origin,)]
+        start = [] if self._origin is None else [(self._origin + self._first,)]
         self._insert("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER", start)
         said = head.get("deviceProperties") or head.get("computeProperties") or []
         devices = [

@@ -316,6 +316,8 @@ def flat(table: Table, most: int) -> Flat:
         if head.part == "candidate":
             places[-1].append(place)
             continue
+        if head.look == "twin":  # bars, which text has not
+            continue
         heads.append(
             (head.group if head.part == "baseline" else head.text or PARTS[head.part]).replace(
                 "{}", head.unit
@@ -336,7 +338,7 @@ def flattened(table: Table, most: int) -> Table:
 
 
 def _joined(cells: Sequence[Cell]) -> Cell:
-    if isinstance(cells[0].text, Fill):
+    if isinstance(cells[0].text, Fill | Strong):
         return cells[0]
     texts = [cell.text.replace("\N{EN DASH}", "-") + f" {cell.small}".rstrip() for cell in cells]
     return replace(cells[0], text=" -> ".join(dict.fromkeys(texts)), small="", more=())

@@ -106,7 +106,7 @@ OUTSIDE = "outside any range"
 _NEXT = {
     "os_call": "find what calls {call} {place}",
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
-    "awaits_peer": "make shorter, or overlap with the step, what the thread waits for {place}: {peer} of another process {doing} meanwhile",
+    "awaits_peer": "while the thread waits {place}, {peer} of another process {doing}: shorten that, or overlap it with the step",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
@@ -420,7 +420,9 @@ def _idle(
     """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
     place, api, thread = where.range or "", where.api or "", where.thread or ""
     unannotated = cause == "host_work" and place.startswith(OUTSIDE)
-    pattern = "idle_unannotated" if unannotated else f"idle_{cause}"
+    pattern = f"idle_{cause}"
+    if unannotated:
+        pattern = "idle_unannotated" if place == OUTSIDE else "idle_between"
     if cause == "launch_api" and copies:
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
     elif host_only and cause in ("host_sync", "gil_wait"):

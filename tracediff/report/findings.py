@@ -34,9 +34,8 @@ from tracediff.report.sections import table
 
 
 def at_once(causes: Sequence[Finding]) -> list[Finding]:
-    """The causes that a comment and a post-mortem begin with: the largest, the last of them one that is sure where none of them is."""
-    first, sure = list(causes[:NAMED]), [one for one in causes if one.level != "within_noise"]
-    return [*first[:-1], sure[0]] if sure and not any(one in first for one in sure) else first
+    """The causes that a comment and a post-mortem begin with."""
+    return list(causes[:NAMED])
 
 
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
@@ -65,31 +64,41 @@ def first(result: Result, most: int = 5) -> Section:
     found: list[Block] = []
     if listed:
         found.append(Items([_beside_its_size(one, result) for one in listed[:most]], "sizes"))
+        found += _key(listed[:most], result)
     else:
         found.append(Line([_none(result)]))
     counts = (("more cause", len(listed[most:])), ("smaller one", len(small)))
-    if more := " and ".join(units.counted(count, noun) for noun, count in counts if count):
-        found.append(Line([Link(more, "findings")], "note"))
+    more = " and ".join(units.counted(count, noun) for noun, count in counts if count)
+    links: list[Span] = [Link(more, "findings"), ", "] if more else []
     if result.warnings:
-        count = units.counted(len(result.warnings), "warning")
-        found.append(Line([Link(count, "warnings"), f": {shorten(result.warnings[0].message, 140)}"], "note"))
+        links += [Link(units.counted(len(result.warnings), "warning"), "warnings"), ", "]
+    if links:
+        found.append(Line(links[:-1], "note"))
     return Section("", say("differences" if result.verdict == "not_comparable" else "causes"), found)
 
 
 def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
-    parts = words.parts_line(one, units.scale_for([one.delta_ns]))
+    parts = words.parts_line(one, words.finding_scale([one]))
     size = units.prose([one.delta_ns]).signed(one.delta_ns)
     return [
         Cell(size, one.delta_ns, values.tone(one.delta_ns, one.level)), title, " ", _sure(one, result),
-        *(f" {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
+        *(f", {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
     ]  # fmt: skip
 
 
-def _sure(one: Finding, result: Result, small: str = "") -> Cell:
-    return Cell(
-        words.evidence(one, result), title=words.LEVELS[one.level][1], mark=f"lv lv-{one.level}", small=small
-    )
+def _sure(one: Finding, result: Result) -> Cell:
+    level = "" if one.cause == "batch_mix" else f" lv-{one.level}"
+    return Cell(words.evidence(one, result), title=words.LEVELS[one.level][1], mark=f"lv{level}")
+
+
+def _key(found: Sequence[Finding], result: Result) -> list[Block]:
+    """What the marks of these causes mean, those that say more than their word."""
+    levels = {one.level for one in found if one.cause != "batch_mix"} - {"within_noise"}
+    if result.verdict == "not_comparable" or not levels:
+        return []
+    keys = [Cell(say(f"key_{level}"), mark=f"lv lv-{level}") for level in words.LEVELS if level in levels]
+    return [Line([span for key in keys for span in (" ", key)][1:], "note")]
 
 
 def _none(result: Result) -> str:
@@ -105,7 +114,7 @@ def section(result: Result) -> Section:
     """The causes with all that is known of them, remarks, and those that may be noise."""
     listed, small = words.listed(result)
     shown = listed[:PAGE]
-    lead = say("largest_first") if listed and result.verdict != "not_comparable" else _none(result)
+    lead = say("sure_first") if listed and result.verdict != "not_comparable" else _none(result)
     found: list[Block] = [Line([lead], "lead")] if listed or not small else []
     scale = words.finding_scale(shown)
     found += [cause(result, one, scale, folded=at >= NAMED) for at, one in enumerate(shown)]
@@ -173,7 +182,7 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
     )
     return [
         Cell(words.size(one, scale, words.unit(result)), one.delta_ns, values.tone(one.delta_ns, one.level)),
-        _sure(one, result, words.q_value(one)),
+        _sure(one, result),
         *(Cell(text) for text in texts if text),
     ]  # fmt: skip
 

@@ -54,26 +54,28 @@ def _odd_runs(result: Result) -> list[str]:
 
 
 def advice(result: Result) -> str:
-    """What to do, as a sentence; empty where there is nothing."""
-    text = advised(result)
-    return say("next", advice=text) if text else ""
+    """What to do, as a sentence."""
+    return say("next", advice=advised(result))
 
 
 def advised(result: Result) -> str:
-    """What to do about the cause that is named first, or about noise; empty where it got faster, or nothing changed."""
-    runs = result.step.runs_advised
-    if result.verdict == "not_comparable" and (failed := _failed(result)):
+    """What to do: about what forbids a comparison, about the cause that is named first, or about noise."""
+    failed = _failed(result) if result.verdict == "not_comparable" else None
+    if failed:
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
         return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=name)
-    if result.verdict == "inconclusive" and runs and runs <= MOST_RUNS:
-        return say("record", runs=f"{runs}")
-    parts = result.observed.parts[:1] if result.verdict in words.MOVED else []
-    for one in parts:
+    if result.verdict == "no_change":
+        return say("next_same")
+    for one in result.observed.parts[:1] if result.verdict in words.MOVED else []:
         found = _finding(result, one)
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return found.next.rstrip(".")
-    return ""
+    runs = result.step.runs_advised
+    if runs:
+        return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")
+    better = result.verdict == "improved"
+    return say("next_faster" if better else "next_causes", candidate=result.inputs.candidate.label)
 
 
 def untraced(result: Result, finding: Finding) -> str:
@@ -117,6 +119,12 @@ def what(result: Result) -> str:
         "change": _change(observed, prose),
         **both,
     }
+    if _within_noise(result):
+        slots["change"] = say("within_noise", change=slots["change"])
+    shares = phase.time_share if (phase := lead(result)) else None
+    if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
+        share = units.share(max(shares.baseline, shares.candidate))
+        slots["change"] = say("little_time", change=slots["change"], share=share)
     of = _of(result)
     if of != "mean":
         kernel = brief(short(result.verdict_facts.rung.kernel))
@@ -164,7 +172,7 @@ def why(result: Result) -> str:
     observed, facts = result.observed, result.verdict_facts
     if facts.basis == "checks":  # what differs may be the recording
         return ""
-    said = []
+    said, unsure = [], []
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
@@ -172,17 +180,25 @@ def why(result: Result) -> str:
     parts = [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
-        rank, cause = finding.where.rank, named(finding)
-        if rank is not None and finding.facts.late_rank is None:
-            cause = say("on_rank", cause=cause, rank=f"{rank}")
+        cause, change = named(finding), prose.signed(one.delta_ns)
+        within = 0 < one.share <= 1 or change == prose.signed(observed.delta_ns)
+        pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
+        if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
+            pattern = "beside_rank"
+        elif finding.where.rank is not None and finding.facts.late_rank is None:
+            cause = say("on_rank", cause=cause, rank=rank)
         elif names[cause] > 1 and finding.where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
-        change = prose.signed(one.delta_ns)
-        within = 0 < one.share <= 1 or change == prose.signed(observed.delta_ns)
-        said.append(say("part" if within else "beside", change=change, cause=cause))
+        if finding.level == "within_noise":
+            unsure.append(say("unsure_part", change=change, cause=cause))
+        else:
+            said.append(say(pattern, change=change, cause=cause, rank=rank))
+    if unsure:
+        said.append(say("unsure", parts=", ".join(unsure)))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
-    return f"{'; '.join(said)}." if said else ""
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}." if said else ""
 
 
 def counts(result: Result) -> str:
@@ -200,33 +216,37 @@ def reason(result: Result) -> str:
         return ""
     prose = _unit(observed)
     low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)
-    return say("repeat", low=_bare(low, prose), high=high, limit=_limit(result, observed))
+    limit, runs, shares = _limit(result), result.step.runs, result.step.time_share
+    return say(
+        f"repeat_{limit}", low=_bare(low, prose), high=high, size=prose.size(abs(observed.host_speed_ns)),
+        speed="slower" if observed.host_speed_ns > 0 else "faster", runs=f"{runs.baseline} + {runs.candidate}",
+        share=units.share(min(shares.baseline, shares.candidate)),
+    )  # fmt: skip
 
 
-def _limit(result: Result, observed: Observed) -> str:
-    """The first that applies, the severest before the others."""
-    runs = result.step.runs
-    shares = result.step.time_share
-    share = min(shares.baseline, shares.candidate)
-    both = f"{runs.baseline} + {runs.candidate}"
-    if share < MOSTLY:
-        return say("share", share=units.share(share))
-    host = observed.host_speed_ns
-    cpu = {"size": _unit(observed).size(abs(host)), "speed": "slower" if host > 0 else "faster"}
-    if result.verdict_facts.host:
-        return say("hidden", **cpu)
-    if result.verdict not in words.MOVED:
-        if observed.ci_low_ns <= 0 <= observed.ci_high_ns:
-            return say("within")
-        if words.unit(result) == "capture":
-            return say("work")
-    if host * observed.delta_ns > 0 and abs(host) > OWN * abs(observed.delta_ns):
-        return say("host", **cpu)
-    if min(runs.baseline, runs.candidate) == 1:
-        return say("lone")
+def _within_noise(result: Result) -> bool:
+    """Whether identical runs differ by as much, and nothing says that it is more."""
+    observed = result.observed
+    return result.verdict not in words.MOVED and observed.ci_low_ns <= 0 <= observed.ci_high_ns
+
+
+def _limit(result: Result) -> str:
+    """What most limits belief: the first that applies, the severest before the others."""
+    observed, runs, shares = result.observed, result.step.runs, result.step.time_share
+    fewest, moved = min(runs.baseline, runs.candidate), result.verdict in words.MOVED
+    if min(shares.baseline, shares.candidate) < MOSTLY:
+        return "share"
+    host, noise = observed.host_speed_ns, _within_noise(result)
+    large = host * observed.delta_ns > 0 and abs(host) > OWN * abs(observed.delta_ns)
+    if result.verdict_facts.host or (large and not noise):
+        return "host"
+    if not moved and not noise and words.unit(result) == "capture":
+        return "work"
+    if fewest == 1:
+        return "lone"
     if observed.hosts == "one":
-        return say("turns", runs=both)
-    return say("few" if min(runs.baseline, runs.candidate) < PERMUTE else "runs", runs=both)
+        return "turns"
+    return "few" if moved and fewest < PERMUTE else "runs"
 
 
 def step_of(result: Result, phase: str) -> str:

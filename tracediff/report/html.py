@@ -16,7 +16,7 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.amounts import NAMED
+from tracediff.report.amounts import NAMED, TEXT
 from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
@@ -29,6 +29,7 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     inputs, verdict = result.inputs, words.VERDICTS[result.verdict]
     what, *others = first.lines(result)
+    typical = words.sentence(say("typical_is")) + "."
     page = Page(
         title=f"{what} {inputs.baseline.label} against {inputs.candidate.label}",
         heading=what,
@@ -38,7 +39,7 @@ def render_html(result: Result) -> str:
         said=[Line([text]) for text in others],
         measured=[
             sections.phases(result, phase_table.lines(result)),
-            *(Line([text], "note") for text in workloads.compared(result)),
+            Line([" ".join([typical, *workloads.compared(result)])], "note"),
             *_problems(result),
         ],
         columns=[_fall(result), findings.first(result)],
@@ -70,7 +71,7 @@ def _fall(result: Result) -> Section:
 def _problems(result: Result) -> list[Block]:
     found = words.problems(result)
     items: list[list[str | Cell | Link]] = [
-        [Cell(status, mark=f"st st-{status}"), f": {shorten(text, 240)}"] for status, text in found[:NAMED]
+        [Cell(status, mark=f"st st-{status}"), f": {shorten(text, TEXT)}"] for status, text in found[:NAMED]
     ]
     if more := found[NAMED:]:
         items.append(

@@ -170,7 +170,7 @@ def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
     elif not judged and not result.host and not launch_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
-    found += [Line([say("captures_differ", text=shorten(text, 200))]) for text in differs[:1]]
+    found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in differs[:1]]
     more = [_not_compared(result), *(shorten(text, 350) for text in beside.gists(result))]
     return [*found, *(Line([text]) for text in more if text)]
 
@@ -234,7 +234,7 @@ def _trust(result: Result) -> list[list[Span]]:
         *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
         *workloads.left_out(result)[:LISTED],
         *(f"{status}: {text}" for status, text in words.problems(result)[:LISTED]),
-        *(shorten(note.message, 400) for note in result.warnings[:LISTED]),
+        *(shorten(note.message, TEXT) for note in result.warnings[:LISTED]),
     ]
     items: list[list[Span]] = [[one] for one in said if one]
     if not items:

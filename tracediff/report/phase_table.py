@@ -12,19 +12,15 @@ from tracediff.model import Change, Delta, Evidence, Pair, Phase, Result, Shares
 from tracediff.model.causes import SURELY
 from tracediff.model.common import Interval
 from tracediff.report import units, words
+from tracediff.report.grammar import say
 
 Kind = Literal["typical", "mean", "all"]
-NAMES: dict[str, str] = {
-    "typical": "typical step",
-    "tail": "rare steps add",
-    "mean": "its mean",
-    "all": words.WHOLE,
-}
+_ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mean"}
 
 
 @dataclass(frozen=True)
 class PhaseLine:
-    """One row; a text is '' where it says nothing of this row. time_share, steps, runs: of both sides."""
+    """One row; a text is '' where it says nothing of this row. time_share, steps, runs: of both sides. first: the first sentence is of it."""
 
     phase: str
     kind: Kind
@@ -35,11 +31,16 @@ class PhaseLine:
     steps: str = ""
     runs: str = ""
     unjudged: str = ""  # why there is no verdict
+    first: bool = False
 
     @property
     def name(self) -> str:
-        """What the row is of."""
-        return self.phase if self.kind == "typical" else NAMES[self.kind]
+        """What the row is of: `generation, typical`, `typical step` where labels tell no phases, `capture` of whole ones."""
+        if self.phase in ("capture", "round"):
+            return self.phase
+        if self.phase in ("", "step"):
+            return _ALONE[self.kind]
+        return say("phase_row", phase=self.phase, which=self.kind)
 
     @property
     def delta_ns(self) -> float:
@@ -48,46 +49,39 @@ class PhaseLine:
 
     @property
     def measured(self) -> Interval | None:
-        """The change with its interval, where it has one."""
-        return self.change if isinstance(self.change, Interval) else None
+        """The change with its interval, where it has one; too few steps have none."""
+        return self.change if isinstance(self.change, Interval) and not self.unjudged else None
 
 
 def lines(result: Result) -> list[PhaseLine]:
-    """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts."""
-    out = [line for phase in _ordered(result) for line in _of_phase(phase)]
+    """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts; all steps where they are no other row."""
+    out = [line for phase in _ordered(result) for line in _of_phase(phase, result)]
     if words.whole_captures(result):
         # their one row has the verdict of the result, which also weighs whether both did the same amount of work
         out = [
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    step = result.step
-    return [
-        *out,
-        PhaseLine(
-            "",
-            "all",
-            step,
-            None,
-            _beyond(step),
-            _shares(step.time_share),
-            _pair(step.steps),
-            _pair(step.runs),
-        ),
-    ]
+    step, shown = result.step, scale(result)
+    seen = {_both(line.change, shown) for line in out}
+    if _both(step, shown) in seen:
+        return out
+    whole = PhaseLine("", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs))
+    return [*out, whole]
 
 
 def main(result: Result) -> list[PhaseLine]:
     """Return the rows that text formats have: each phase, its mean where that differs, all steps where there are several."""
     every = lines(result)
-    found = [line for line in every if line.kind in ("typical", "mean")]
-    return found if len({line.phase for line in found}) == 1 else [*found, every[-1]]
+    found = [line for line in every if line.kind != "all"]
+    return found if len({line.phase for line in found}) == 1 else every
 
 
-def scale(result: Result) -> units.Scale:
-    """Choose the unit of all rows: that in which the shortest step still has its digits."""
-    sizes = [max(one.typical.baseline_ns, one.typical.candidate_ns) for one in result.phases if one.typical]
-    return units.scale_for([min(sizes, default=result.step.baseline_ns)])
+def scale(result: Result) -> units.Spoken:
+    """Choose the unit of all rows: that of the shortest step, written as in the first sentence."""
+    sizes = [(one.typical.baseline_ns, one.typical.candidate_ns) for one in result.phases if one.typical]
+    prose = units.both(*min(sizes, key=max, default=(result.step.baseline_ns, result.step.candidate_ns)))
+    return units.Spoken(prose.unit, prose.factor, 0)
 
 
 def _ordered(result: Result) -> list[Phase]:
@@ -95,22 +89,28 @@ def _ordered(result: Result) -> list[Phase]:
     return sorted(result.phases, key=lambda one: (one.phase != first, -one.share))
 
 
-def _of_phase(phase: Phase) -> list[PhaseLine]:
+def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
     typical, mean = phase.typical, phase.mean
     if typical is None:
         return []
     verdict = phase.verdict if phase.judged or phase.verdict in words.MOVED else None
     moved: Evidence = "likely" if verdict in words.MOVED else "within_noise"
     of_mean = phase.verdict_of == "mean" and mean is not None
+    spoken = result.observed.of if result.observed.phase == phase.phase else ""
     out = [
         PhaseLine(
             phase.phase, "typical", typical, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
-            _pair(phase.runs), "" if verdict else words.TOO_FEW,
+            _pair(phase.runs), "" if verdict else words.TOO_FEW, first=spoken not in ("", "mean"),
         )
     ]  # fmt: skip
     if mean is not None and (of_mean or _differs(mean, typical)):
-        out.append(PhaseLine(phase.phase, "mean", mean, verdict if of_mean else None, _beyond(mean)))
+        shown = verdict if of_mean else None
+        out.append(PhaseLine(phase.phase, "mean", mean, shown, _beyond(mean), first=spoken == "mean"))
     return out
+
+
+def _both(change: Change, shown: units.Scale) -> tuple[str, str]:
+    return shown.number(change.baseline_ns), shown.number(change.candidate_ns)
 
 
 def _differs(mean: Delta, typical: Delta) -> bool:

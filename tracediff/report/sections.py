@@ -42,6 +42,7 @@ from tracediff.report.blocks import (
     Row,
     Section,
     Span,
+    Strong,
     Table,
     without,
 )
@@ -329,12 +330,19 @@ def _matching(report: Result) -> list[Block]:
 def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
     """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean."""
     made = table(report, "phases", lines, scale=phase_table.scale(report), look="data cards", depth=2)
-    listed = [replace(row, look=line.kind) for row, line in zip(made.rows, lines, strict=True)]
+    change = next(at for at, head in enumerate(made.heads) if head.part == "change")
+    listed = []
+    for row, line in zip(made.rows, lines, strict=True):
+        cells, of = list(row.cells), line.change
+        cells[change] = replace(cells[change], text=units.change(of.delta_ns, of.baseline_ns))
+        if line.first:
+            cells[0] = replace(cells[0], text=Strong(cells[0].text))
+        listed.append(replace(row, cells=cells, look=" ".join([line.kind, *["spoken"] * line.first])))
     heads = [replace(head, look=_PHASE_LOOKS.get(head.text or head.part, head.look)) for head in made.heads]
     return replace(made, rows=listed, heads=heads)
 
 
-_PHASE_LOOKS = {"delta": "spare", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
+_PHASE_LOOKS = {"Verdict": "spare", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
 
 
 def phases_in_text(report: Result) -> Table:
@@ -818,7 +826,7 @@ _SIGNS = (
     ("change", "In a table: the delta as a part of the row's own baseline."),
     ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
     ("of the change", "The delta as a part of the delta of its phase; in the accounting, of the mean of all steps."),
-    ("~", "May be noise: the percentage would mislead."),
+    ("~", "May be noise: in the waterfall and in tables of causes and kernels instead of the percentage."),
     ("new, gone", "One side has nothing of it: there is no percentage."),
     ("–", "No such row on that side."),
     ("red, green", "Slower, faster, beyond noise. A delta in plain ink was not tested against noise; one in grey is within it."),
@@ -834,7 +842,7 @@ _WORDS = (
     ("run", "One capture. Runs are what repeats: intervals and p are over runs where a side has more than one."),
     ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
     ("typical step", "The mean of the middle half of a phase's steps, by their length."),
-    ("its mean", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
+    ("mean step", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
     ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
     ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),
     _EXPOSED,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from tracediff.kernels.names import collective, short
-from tracediff.model import Result, StructureRow
+from tracediff.model import Finding, Result, StructureRow
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.causes import KINDS, brief
@@ -35,6 +35,13 @@ def brief_of(result: Result) -> list[str]:
     mine = _without_retuned(mine)
     kinds = {one.kind for one in mine}
     alike = _alike(result) if "kernel" in kinds else set()
+    ranks = [part.finding for part in result.observed.parts]
+    causes = [
+        one
+        for one in result.findings
+        if one.level != "within_noise" and one.rank not in ranks and one.where.phase == result.observed.phase
+    ]
+    prose = units.both(result.observed.baseline_ns, result.observed.candidate_ns)
     said: list[str] = []
     seen: set[str] = set()
     for one in mine:
@@ -45,8 +52,22 @@ def brief_of(result: Result) -> list[str]:
         if said and (one.kind == "calls" or one.name == _MEMSET):
             continue  # what they are about, the others say
         seen.add(one.kind)
-        said.append(sentence(one, alike))
+        text = sentence(one, alike)
+        if timed := next((finding for finding in causes if _holds(finding, one)), None):
+            causes.remove(timed)
+            text = say("count_time", count=text, change=prose.signed(timed.delta_ns))
+        said.append(text)
     return said
+
+
+def _holds(finding: Finding, row: StructureRow) -> bool:
+    """Whether the time of a difference is that of a cause."""
+    facts, where = finding.facts, finding.where
+    if row.kind == "kernels":
+        return facts.launched is not None and where.range == row.range
+    if row.kind in ("kernel", "copies"):
+        return short(row.name) in (where.kernel or "")
+    return row.kind == "synchronisations" and facts.counted_calls and where.api == row.name
 
 
 def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:

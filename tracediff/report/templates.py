@@ -100,7 +100,7 @@ def _summary(text: str) -> Markdown:
 def _cell(cell: Cell, width: int) -> Markdown:
     if cell.code:
         return markdown_cell(cell.text, width)
-    if isinstance(cell.text, Fill):
+    if isinstance(cell.text, Fill | Strong):
         return _span(cell.text)
     if cell.text in ("-", "~"):  # no list, no markup in a cell
         return markdown_figure(cell.text)

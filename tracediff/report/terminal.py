@@ -66,7 +66,7 @@ def _verdict(result: Result, console: Console) -> None:
     for line in others:
         print_line(console, line, hang=2)
     console.print()
-    print_block_table(console, sections.phases_in_text(result), top=len(result.phases) * 2 + 1)
+    print_block_table(console, sections.phases_in_text(result), top=2 * len(result.phases) + 1)
     print_line(console, (words.steps_note(result), "dim"))
     for text in (workloads.step_share(result), workloads.mix_note(result), *workloads.left_out(result)):
         if text:

@@ -67,6 +67,15 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Spoken(Scale):
+    """A unit of which each number has three significant digits, as sentences write it."""
+
+    def _write(self, ns: float, plus: str) -> str:
+        digits = three_digits(abs(ns) / self.factor)
+        return ("-" if ns < 0 else plus) + digits if digits.strip("0.") else digits
+
+
+@dataclass(frozen=True)
 class Delta:
     """A difference as it is shown: `+61.2`, `+50.4 %` (or `~`, `?`) and a word that goes with the sign."""
 

@@ -189,7 +189,7 @@ def what_is_counted(finding: Finding) -> str:
     elif finding.cause == "comm" or finding.cause.startswith("kernel"):
         what = "kernels"
     else:
-        what = "calls" if finding.facts.counted_calls else "gaps"
+        what = "calls" if finding.facts.counted_calls else "idle gaps"
     return f"{what} per {finding.facts.per}"
 
 
@@ -285,13 +285,13 @@ def sides_are(finding: Finding) -> str:
 
 
 def steps_note(result: Result) -> str:
-    """What the rows of phases are: `a repeat: 95 % interval of the change; 4 + 5 runs, 520 + 650 compared steps`."""
-    step, captures = result.step, unit(result) != "step"
-    slots = {"runs": units.pair(step.runs.baseline, step.runs.candidate)}
-    slots["steps"] = units.pair(step.steps.baseline, step.steps.candidate)
-    if result.verdict == "not_comparable":
-        return say("note_of_captures" if captures else "note_of_steps", **slots)
-    return say("note_repeat_of_captures" if captures else "note_repeat_of_steps", **slots)
+    """What the table of phases is of: `typical: …; 4 + 5 runs, 520 + 650 steps`."""
+    step = result.step
+    runs = units.pair(step.runs.baseline, step.runs.candidate)
+    if unit(result) != "step":
+        return say("note_of_captures", runs=runs)
+    steps = units.pair(step.steps.baseline, step.steps.candidate)
+    return say("note_of_steps", typical=say("typical_is"), runs=runs, steps=steps)
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -310,9 +310,7 @@ def evidence(finding: Finding, result: Result) -> str:
     """How sure a cause is: `confirmed`, `may be noise`."""
     if result.verdict == "not_comparable":
         return "not judged"
-    if finding.cause == "batch_mix":
-        return "as measured"
-    return LEVELS[finding.level][0]
+    return "as measured" if finding.cause == "batch_mix" else LEVELS[finding.level][0]
 
 
 def finding_scale(findings: list[Finding]) -> units.Scale:
@@ -389,13 +387,15 @@ def held(result: Result, finding: Finding) -> str:
 
 def explains(finding: Finding, result: Result) -> str:
     """What part of its phase's change a finding is; empty where nothing changed, the finding may be noise or goes beyond or against it."""
-    share = finding.share
+    share, late = finding.share, finding.where.rank
+    if finding.facts.late_rank is not None:
+        return say("follows_rank", rank=f"{late}")
     if finding.level == "within_noise" or result.verdict in ("no_change", "not_comparable"):
         return ""
-    if share is None or not 0.005 <= share <= 1.15 or finding.where.rank is not None:
+    if share is None or not 0.005 <= share <= 1.05 or late is not None:
         return ""
     of = "what rare steps changed" if finding.part == "tail" else "the change"
-    return f"all of {of}" if share >= 0.95 else f"{units.share(share)} of {of}"
+    return f"all of {of}" if share >= 0.995 else f"{units.share(share)} of {of}"
 
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:

@@ -35,7 +35,7 @@ def test_every_output_says_the_same(run, pair, tmp_path):
     assert saved["kind"] == "latencies" and saved["latencies"]["verdict"] == "regressed"
     assert saved["latencies"]["verdict_reason"].startswith(said)
     assert saved["latencies"]["step"]["delta_ns"] == pytest.approx(1e6)
-    assert "mean 10.0 → 11.0" in (tmp_path / "a.html").read_text()
+    assert "mean 10.0 →\u00a011.0" in (tmp_path / "a.html").read_text()
     assert "| mean | 10.04 -> 11.04 | +1.00 | +10.0 % |" in (tmp_path / "a.md").read_text()
     assert str(tmp_path) not in (tmp_path / "a.json").read_text()
     code, again, _ = run("report", "a.json", "--html", "b.html", "--md", "b.md", "--json", "b.json")

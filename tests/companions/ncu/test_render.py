@@ -61,7 +61,7 @@ def test_figures(key, number, text):
 
 @pytest.mark.parametrize(
     ("before", "after", "percentage", "text"),
-    [(10.0, 12.0, False, "+20.0 %"), (10.0, 5.0, False, "-50.0 %"), (1.0, 25.0, False, "25.0 x"), (0.0, 5.0, False, ""),
+    [(10.0, 12.0, False, "+20.0 %"), (10.0, 5.0, False, "-50.0 %"), (1.0, 25.0, False, "25 x"), (0.0, 5.0, False, ""),
      (12.4, 73.7, True, "+61 points"), (50.0, 48.2, True, "-1.8 points"), (50.0, 50.01, True, "same"), (7.0, 7.0, False, "same"),
      (None, 5.0, False, ""), (5.0, None, True, "")],
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_the_page_says_what_the_numbers_are():
     page = companion.render_html(report())
     for text in (
         "4.0 x faster",
-        "grid 132 → 1,056 blocks",
+        "grid 132 →\u00a01,056 blocks",
         "not collected",
         "long scoreboard",
         "<b>occupancy</b> (cause)",

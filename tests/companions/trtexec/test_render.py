@@ -99,8 +99,8 @@ def test_the_page():
     page = companion.render_html(report())
     for text in (
         "Likely faster",
-        "810 → 610\u00a0µs per query",
-        "2 layers became 1, 410 → 300\u00a0µs",
+        "810 →\u00a0610\u00a0µs per query",
+        "2 layers became 1, 410 →\u00a0300\u00a0µs",
         "GPU compute time, p90",
         "LayerNorm",
         "All layers",

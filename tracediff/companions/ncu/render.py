@@ -84,7 +84,6 @@ def _part(row: NcuRow, number: int) -> Section:
         if lines
     ]
     blocks: list[Block] = [
-        Line([row.sentence], "lead"),
         *([_facts(row)] if _facts(row).rows else []),
         *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
         Line([say("ncu_bound", bound=of(bound), limited=of(limited))]),
@@ -215,8 +214,7 @@ def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
 
 
 def _cycles(cycles: float) -> str:
-    digits = 1 if cycles >= 9.95 else 2
-    return f"{cycles:.{digits}f}"
+    return units.three_digits(cycles)
 
 
 def name(row: NcuRow, width: int | None = None) -> str:

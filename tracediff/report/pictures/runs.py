@@ -66,9 +66,9 @@ def runs_of(result: Result | Show, phase: PhaseTimes) -> list[Run]:
 
 
 def run_strip(finding: Finding) -> Strip | None:
-    """Plot the time of a cause in every run: baseline above, candidate below; None where there is nothing."""
+    """Plot the time of a cause in every run: baseline above, candidate below; None where no side has several."""
     before, after = finding.evidence.runs_baseline_ns, finding.evidence.runs_candidate_ns
-    if not before and not after:
+    if max(len(before), len(after)) < 2:
         return None
     runs = [Run("baseline", "baseline", None, before), Run("candidate", "candidate", None, after)]
     title = f"Every run of finding {finding.rank}"

@@ -429,7 +429,7 @@ def span(values: Sequence[float]) -> tuple[float, float, bool]:
 
 
 def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
-    """Make x an axis of times that holds all values; its unit stands at the last mark. `width`: of the axes, px."""
+    """Make x an axis of times that holds all values; its unit stands at the last mark, of a log axis at the first. `width`: of the axes, px."""
     low, high, log = span(values)
     if log:
         axes.set_xscale("log")
@@ -439,7 +439,7 @@ def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
     most = int(width / (3 * LINE))
     found = marks(low, high, max(most, 2) if log else min(5, most), log=log)
     unit = f" {scale.unit}" + ", log" * log
-    label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[-1]) for at in found})
+    label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[0 if log else -1]) for at in found})
 
 
 # Texts that fit.
