@@ -557,7 +557,7 @@ def test_titles() -> None:
         )
         assert title(calls) == f"{said} (time in {call}) in forward" and named(calls) == f"{said} in forward"
     copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
-    assert named(copy) == "memcpy HtoD"
+    assert named(copy) == "exposed memcpy HtoD"
     many = finding(
         "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="sequence")
     )

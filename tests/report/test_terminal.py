@@ -126,17 +126,17 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     # the farther ends of the intervals are 2.2, 1.4, 2.7, 1.0, 5.2, 6.0, 1.3 and 3.7 us, of 212, 319, 60.1, 96.9, 4.3, 5.1, 28 and 44 us
     assert (
         said(0)
-        == "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to say, or were not tested."
+        == "5 kernel rows changed by less than 5.0 % each; of 3 that is not known: they scatter too much, or were not tested."
     )
     assert (
         said(1)
-        == "4 kernel rows changed by less than 5.0 % each; 4 scatter too much to say, or were not tested."
+        == "4 kernel rows changed by less than 5.0 % each; of 4 that is not known: they scatter too much, or were not tested."
     )
     assert (
         said(5)
-        == "1 kernel row changed by less than 5.0 % each; 7 scatter too much to say, or were not tested."
+        == "1 kernel row changed by less than 5.0 % each; of 7 that is not known: they scatter too much, or were not tested."
     )
-    assert said(8) == "8 kernel rows scatter too much to say whether they changed, or were not tested."
+    assert said(8) == "Of 8 kernel rows it is not known whether they changed: they scatter too much, or were not tested."
     only = [still[1], still[3]]
     assert kernel_words.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
 
@@ -145,7 +145,7 @@ def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None
     whole = msgspec.structs.replace(sample.full(), kpi=None)  # a figure of it is within noise too
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
-    assert "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to say" in " ".join(
+    assert "5 kernel rows changed by less than 5.0 % each; of 3 that is not known" in " ".join(
         text.split()
     )
     assert "Kernels that differ most" not in text

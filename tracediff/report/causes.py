@@ -204,7 +204,7 @@ def named(finding: Finding) -> str:
         other = facts.match not in ("", "exact", "name")
         pattern = "named_other" if other else "named_slower" if finding.delta_ns > 0 else "named_faster"
     elif finding.cause == "memcpy" and finding.evidence.count_baseline != 0:
-        return kernel
+        return say("named_copy", copy=kernel)
     several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
     return say(pattern, kernel=kernel, kernels=say(several, kernel=kernel), **_counts(finding))
 

@@ -107,6 +107,8 @@ def build(result: Result) -> Waterfall:
     that the first sentence is of: the typical one of its phase, or the mean one where rare steps hold the change.
     """
     accounting, start, end, of_what = spoken_of(result)
+    if len(result.ranks) > 1:
+        of_what = say("fall_of_ranks", step=of_what, ranks=f"{len(result.ranks)}")
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
     deltas: dict[str, float] = dict(given)
     notes: dict[str, str] = {}
