@@ -275,7 +275,10 @@ def test_causes_are_linked_where_the_page_is_known_and_the_waterfall_is_shown_wh
     text = render_markdown(sample.full(), link=page, picture=picture)
     assert links(text) == [page, *(f"{page}#finding-{rank}" for rank in (1, 2, 3))]
     (image,) = [c for t in GFM.parse(text) for c in t.children or [] if c.type == "image"]
-    assert image.attrs["src"] == picture and image.content == "Where the time of a mean step (mean of 2 ranks) went"
+    assert (
+        image.attrs["src"] == picture
+        and image.content == "Where the time of a mean step (mean of 2 ranks) went"
+    )
     assert text.index(picture) < text.index("<details>") and length(text.partition("<details>")[0]) <= OPEN
 
 

@@ -136,7 +136,10 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
         said(5)
         == "1 kernel row changed by less than 5.0 % each; of 7 that is not known: they scatter too much, or were not tested."
     )
-    assert said(8) == "Of 8 kernel rows it is not known whether they changed: they scatter too much, or were not tested."
+    assert (
+        said(8)
+        == "Of 8 kernel rows it is not known whether they changed: they scatter too much, or were not tested."
+    )
     only = [still[1], still[3]]
     assert kernel_words.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
 
@@ -145,9 +148,7 @@ def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None
     whole = msgspec.structs.replace(sample.full(), kpi=None)  # a figure of it is within noise too
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
-    assert "5 kernel rows changed by less than 5.0 % each; of 3 that is not known" in " ".join(
-        text.split()
-    )
+    assert "5 kernel rows changed by less than 5.0 % each; of 3 that is not known" in " ".join(text.split())
     assert "Kernels that differ most" not in text
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
