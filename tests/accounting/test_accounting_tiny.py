@@ -148,6 +148,8 @@ def test_class_of_a_call(tmp_path):
     trace = TraceBuilder()
     for pid, (name, _) in enumerate(calls, 100):
         one_gap(trace, pid=pid, tid=10 * pid).api(10 * pid, name, 300, 400)
+    # one more process, whose graph has a row: else graphs would be missing in this capture, and its host alone be measured
+    one_gap(trace, pid=999, tid=9990).api(9990, "cudaGraphLaunch", 100, 110, corr=3).kernel(3, 150, 160)
     reduction = reduced(trace, tmp_path)
     assert {name: spent(reduction, period) for period, (name, _) in enumerate(calls)} == {
         name: PLAIN | {"host_work": 700, category: PLAIN.get(category, 0) + 100} for name, category in calls

@@ -67,7 +67,7 @@ def test_a_copy_of_other_memory_differs_by_count_and_says_so_everywhere(tmp_path
     assert copy.title == "memcpy HtoD of pageable memory, pinned before: 1 per step"
     assert "pinned memory" in copy.next
     assert copy.ci_low_ns == pytest.approx(84.9 * US, abs=1.5 * US)
-    assert result.headline.why == "+300 us of it: memcpy HtoD of pageable memory, pinned before."
+    assert result.headline.why == "+300 us of it: exposed memcpy HtoD of pageable memory, pinned before."
     assert "memcpy HtoD 1 pinned -> 1 pageable" in result.headline.counts
     (row,) = [one for one in result.kernels if one.category == "copy"]
     assert (row.level, result.accounting.level["memcpy"]) == ("exact", "exact")
@@ -142,9 +142,9 @@ def test_gates_on_copies_count_no_memsets(tmp_path: Path):
     assert (result.launch.baseline.copies_per_step, result.launch.candidate.copies_per_step) == (1, 2)
     said = {text: judge(parse_gate(text), result) for text in ("copies:+0", "copies:+1", "copied_bytes:+20%")}
     assert [one.outcome for one in said.values()] == ["failed", "passed", "failed"]
-    assert said["copies:+0"].message == "copies +1 per step (+100 %) exceeds 0 per step"
+    assert said["copies:+0"].message == "copies +1 per step (+100 %) in the mean of all steps exceeds 0 per step"
     assert (said["copied_bytes:+20%"].baseline, said["copied_bytes:+20%"].delta) == (4096, 1024)
     assert (
         said["copied_bytes:+20%"].message
-        == "copied_bytes +1.0 kB per step (+25.0 %) exceeds 819 B per step"  # a fifth of 4096
+        == "copied_bytes +1.0 kB per step (+25.0 %) in the mean of all steps exceeds 819 B per step"  # a fifth of 4096
     )

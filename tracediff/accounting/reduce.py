@@ -34,7 +34,7 @@ from tracediff.accounting.system import HostWork, OsTrace, metric_tables, system
 from tracediff.accounting.walk import Hosts, Names, host_windows, read_gil
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
-from tracediff.formats.database import frame, run_sql
+from tracediff.formats.database import frame, run_sql, sql
 from tracediff.formats.selection import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
@@ -318,16 +318,21 @@ def _residual(periods: pl.DataFrame) -> int:
 
 _MARK = "[step]"
 _NO_OS_CALLS = "CREATE OR REPLACE TABLE os_call (tid BIGINT, start_ns BIGINT, end_ns BIGINT, name BIGINT)"
+_NODES = 100  # about as many kernels one graph launches: 41 and 149 in recorded programs
 _OPS = {"op_key": pl.UInt64, "ops": pl.Int64, "copies": pl.Int64}
 
 
 def is_host_only(capture: Capture) -> bool:
-    """Return whether only the host of an export can be measured: it has no GPU kernels, or none of its CUDA graphs.
+    """Return whether only the host of an export can be measured: it has no GPU kernels, or few beside those of its CUDA graphs.
 
     Between the kernels that graphs leave out the GPU looks idle. Where nodes were asked for, their rows are a loss that a warning tells.
     """
-    missing = capture.coverage["graphs"] == "not_captured" and _graph_mode(capture) != "node"
-    return missing or capture.coverage["kernels"] == "not_captured"
+    if capture.coverage["kernels"] == "not_captured":
+        return True
+    if capture.coverage["graphs"] == "captured" or _graph_mode(capture) == "node":
+        return False
+    ((_, bare),) = capture.db.execute(sql("formats/graph_launches")).fetchall()
+    return bool(_NODES * bare > capture.count("op_row"))
 
 
 def reduce_host(
