@@ -195,7 +195,8 @@ def test_the_planted_allocation_is_named(opened):
     counted = {
         row.name: (row.baseline, row.candidate) for row in result.structure if row.kind == "allocations"
     }
-    assert counted == {"cudaMalloc": (0, 1), "cudaFree": (0, 1)}
+    # of 28 generation steps one frees 3 times: also what the mixed step before it took
+    assert counted == {"cudaMalloc": (0, 1), "cudaFree": (0, 30 / 28)}
     device = next(row for row in result.system.memory if row.kind == "device")
     assert device.baseline.allocations_per_step == 0
     # one in every step, and two more in the mixed one of 30
