@@ -142,7 +142,9 @@ def test_gates_on_copies_count_no_memsets(tmp_path: Path):
     assert (result.launch.baseline.copies_per_step, result.launch.candidate.copies_per_step) == (1, 2)
     said = {text: judge(parse_gate(text), result) for text in ("copies:+0", "copies:+1", "copied_bytes:+20%")}
     assert [one.outcome for one in said.values()] == ["failed", "passed", "failed"]
-    assert said["copies:+0"].message == "copies +1 per step (+100 %) in the mean of all steps exceeds 0 per step"
+    assert (
+        said["copies:+0"].message == "copies +1 per step (+100 %) in the mean of all steps exceeds 0 per step"
+    )
     assert (said["copied_bytes:+20%"].baseline, said["copied_bytes:+20%"].delta) == (4096, 1024)
     assert (
         said["copied_bytes:+20%"].message
