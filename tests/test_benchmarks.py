@@ -31,6 +31,7 @@ def group(size: float, **seconds: float | None) -> Group:
     return Group("graph", size, 1.0, MACHINE, rows)
 
 
+@pytest.mark.slow
 def test_memory_is_of_all_processes_together(tmp_path):
     """A child that holds 150 MiB, and its child that holds 150 MiB more."""
     hold = "import time; x = bytearray(150 << 20); time.sleep(1.5)"
@@ -40,12 +41,14 @@ def test_memory_is_of_all_processes_together(tmp_path):
     assert found.seconds > 1.5
 
 
+@pytest.mark.slow
 def test_processor_time_is_not_that_of_waiting(tmp_path):
     code = "import time; time.sleep(1)\nwhile time.process_time() < 0.5: pass"
     found = measure([sys.executable, "-c", code], tmp_path, **ALL)
     assert 0.5 <= found.cpu_s < 1.0 and found.seconds >= 1.5
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path):
     pids = tmp_path / "pids"
     code = (
@@ -130,6 +133,7 @@ def test_every_shape_has_a_floor_this_project_and_another_tool():
         assert any(CONTENDERS[name].needs for name in here)
 
 
+@pytest.mark.slow
 def test_tools_that_are_not_there_are_named(tmp_path, monkeypatch, capsys):
     """A whole run of the command on the smallest pair, without nsys."""
     monkeypatch.setenv("NSYS", str(tmp_path / "none"))
@@ -189,6 +193,7 @@ def test_the_least_of_all_rounds_counts():
     assert against.table(figures)[-1] == "| this tree | 5.00 | 2.50 | 3.00 | 1.50 | 300 |"
 
 
+@pytest.mark.slow
 def test_a_tree_against_the_scan_and_an_older_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(against, "RECORDED", tmp_path / "against.json")
     few = ["--size", "0.002", "--rounds", "1"]

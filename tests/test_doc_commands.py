@@ -96,6 +96,7 @@ def _pair(candidate: str):
     return tracediff.compare(pairs / "base_1.sqlite.xz", pairs / f"{candidate}_1.sqlite.xz").result
 
 
+@pytest.mark.slow
 def test_what_the_comparison_with_other_tools_says_of_this_one():
     """docs/comparison.md states these of one capture a side: work in _schedule, a held GIL, two GEMMs fused."""
     work = _pair("work95")

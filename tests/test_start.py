@@ -86,6 +86,7 @@ def test_a_comparison_of_exports_imports_nothing_that_was_not_asked_for(compared
     assert "tracediff.formats.nsys" in compared
 
 
+@pytest.mark.slow
 def test_a_page_says_nothing_of_a_home_that_cannot_be_written(tmp_path):
     """matplotlib warns there that its cache of fonts stands elsewhere, which is no news of a report."""
     done = subprocess.run(

@@ -36,6 +36,7 @@ def test_long_work_goes_on_and_is_asked_for_again(runs):
     assert found.result == "r1"
 
 
+@pytest.mark.slow
 def test_only_the_last_results_are_kept_and_a_lost_one_is_made_again(runs, monkeypatch):
     monkeypatch.setattr("tracediff.agents.desk.KEPT", 2)
     desk = Desk(Folders([runs]), cache=False)
@@ -57,6 +58,7 @@ def test_what_was_recorded_anew_is_read_anew(runs):
     assert after - before == pytest.approx(100_000, rel=0.01)
 
 
+@pytest.mark.slow
 def test_sql_that_takes_too_long_is_broken_off(runs, monkeypatch):
     monkeypatch.setattr("tracediff.agents.desk.QUERY_S", 4)
     desk = Desk(Folders([runs]), cache=False)

@@ -126,6 +126,7 @@ def test_the_tools_are_listed_with_what_they_take_and_give(runs, tmp_path):
     assert len(text) < 12_000, "a client hands all of it to its model"
 
 
+@pytest.mark.slow
 def test_the_investigation_of_the_skill_runs(runs):
     """The first block of the skill, one call a line: tool and arguments."""
     calls = [line.split(maxsplit=1) for line in instructions().split("```")[1].strip().splitlines()]
@@ -143,6 +144,7 @@ def test_arguments_that_a_tool_does_not_take_are_answered_with_those_that_it_tak
     assert said["fix"] == "it takes capture, candidate, steps, ranks, kernel, step_regex"
 
 
+@pytest.mark.slow
 def test_inputs_say_what_a_folder_stands_for(found):
     assert column(found["inputs"]["entries"], "path") == ["main", "pr"]
     assert found["inputs main"]["runs"] == ["main_0.sqlite", "main_1.sqlite", "main_2.sqlite"]
@@ -165,6 +167,7 @@ def test_the_same_question_is_not_compared_twice(found):
     assert found["again"] == found["compare"]
 
 
+@pytest.mark.slow
 def test_a_finding_is_explained_with_a_query_that_shows_it(found, desk):
     explained = found["explain"]
     assert explained["row"]["where_range"] == "_schedule"

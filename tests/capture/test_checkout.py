@@ -132,6 +132,7 @@ def test_a_bundle_is_not_resumed_with_another_commit(commits: dict[str, str]) ->
     assert len(prints) == 3
 
 
+@pytest.mark.slow
 def test_capture_runs_each_side_in_its_checkout(stand_ins: StandIns, commits: dict[str, str]) -> None:
     Path("plan.toml").write_text(
         'repeats = 2\nmin_free_gib = 0\nbuild = "touch built"\n'

@@ -69,6 +69,7 @@ def test_trtllm_bench(name: str, sub: str, files: list[str], stand_ins: StandIns
     assert all((tmp_path / "b" / data["runs"][0]["folder"] / file).is_file() for file in files)
 
 
+@pytest.mark.slow
 def test_trtexec_leaves_its_figures_and_layers_beside_the_trace(stand_ins: StandIns, tmp_path: Path) -> None:
     """The engine fp32 takes 0.81 ms of GPU time per query, fp16 0.61: fixtures/trtexec/README.md."""
     plan = {
@@ -109,6 +110,7 @@ def test_reports_that_the_user_asks_for_stay(stand_ins: StandIns, tmp_path: Path
     assert stand_ins.calls("trtllm-bench")[0]["args"].count("--report_json") == 1
 
 
+@pytest.mark.slow
 def test_trtllm_serve_is_started_loaded_and_stopped(stand_ins: StandIns, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -175,6 +177,7 @@ def test_vllm_benchmarks_profile_a_window_of_iterations(stand_ins: StandIns, tmp
         ("sglang", [], '{"activities": ["CUDA_PROFILER"], "start_step": 20, "num_steps": 40}'),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_server_is_asked_to_profile(
     name: str, added: list[str], posted: str, stand_ins: StandIns, tmp_path: Path
 ) -> None:
@@ -250,6 +253,7 @@ def test_every_label_of_transformers_is_a_function_that_nsys_is_given() -> None:
         assert any(re.search(label.pattern, name) for name in given), label.name
 
 
+@pytest.mark.slow
 def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:
     capture(tmp_path / "b", "gptManagerBenchmark --engine_dir E", preset="gptManagerBenchmark", steps="10-20")
     words = flags(stand_ins.calls("nsys")[0])

@@ -172,6 +172,7 @@ def test_a_bundle_is_neither_overwritten_nor_resumed_with_another_plan(
         capture(plan(), tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_nothing_of_itself(stand_ins: StandIns, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     (stand_ins.folder / "runner.pid").write_text(str(os.getpid()))
@@ -186,6 +187,7 @@ def test_an_interrupted_run_leaves_nothing_of_itself(stand_ins: StandIns, tmp_pa
     assert len(statuses(bundle)) == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_hangs_is_ended_with_everything_it_started(
     stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -393,6 +393,7 @@ def test_the_command(private: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("graph_a1" not in captures(), reason="no real capture here")
+@pytest.mark.slow
 def test_a_real_capture_compares_equal_to_its_scrubbed_self(tmp_path: Path) -> None:
     source = captures()["graph_a1"]
     scrub(source, tmp_path / "out.sqlite")

@@ -38,6 +38,7 @@ def hand_out(stand_ins: StandIns, side: str, *names: str) -> None:  # noqa: F811
     path.write_text(json.dumps(captures))
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_step_has_changed(stand_ins: StandIns) -> None:  # noqa: F811
     """10 % more in every run: clear as soon as there is an interval, after the fourth pair."""
     done = capture("-n", 2, "--until", "step:0.1%", "--max-runs", 9)
@@ -63,6 +64,7 @@ def test_it_ends_when_the_step_has_changed(stand_ins: StandIns) -> None:  # noqa
     assert "(step:0.1%), 4 of them" in note
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_interval_is_narrow(stand_ins: StandIns) -> None:  # noqa: F811
     hand_out(stand_ins, "candidate", "base_5", "base_6", "base_7", "base_8")
     capture("-n", 4, "--until", "step:20%", "--max-runs", 9)
@@ -73,6 +75,7 @@ def test_it_ends_when_the_interval_is_narrow(stand_ins: StandIns) -> None:  # no
     assert last["high_ns"] - last["low_ns"] <= 2 * last["wanted_ns"]
 
 
+@pytest.mark.slow
 def test_it_ends_at_the_most_runs_and_goes_on_with_more(stand_ins: StandIns) -> None:  # noqa: F811
     hand_out(stand_ins, "candidate", "base_5", "base_6", "base_7", "base_8")
     first = capture("-n", 2, "--until", "step:0.01%", "--max-runs", 3)
@@ -83,6 +86,7 @@ def test_it_ends_at_the_most_runs_and_goes_on_with_more(stand_ins: StandIns) -> 
     assert [one["pairs"] for one in adaptive()["looks"]] == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_controls_are_among_the_runs_and_pairs_have_seeds_of_their_own(stand_ins: StandIns) -> None:  # noqa: F811
     capture("-n", 4, "--controls", 1, "--until", "step:0.1%", "--max-runs", 9, "--same-traffic")
     assert adaptive()["stopped"] == "changed"

@@ -40,6 +40,7 @@ def test_plan_prints_and_runs_nothing(stand_ins: StandIns, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_bundle_is_compared_alone_and_gives_the_planted_cause(stand_ins: StandIns, tmp_path: Path) -> None:  # noqa: F811
     done = CliRunner().invoke(cli, ["capture", *SIDES, "-n", "4", "-o", "bundle"])
     assert done.exit_code == 0, done.output

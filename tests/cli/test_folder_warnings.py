@@ -27,6 +27,7 @@ def run(*words):
     return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.slow
 def test_show_and_query_and_inputs_say_that_repeats_are_ranks(folders):
     par, _ = folders
     assert HINT in run("show", par)

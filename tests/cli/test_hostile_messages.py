@@ -98,6 +98,7 @@ def test_what_click_says(run, words):
     assert UNSEEN.search(err) is None
 
 
+@pytest.mark.slow
 def test_messages_are_printed_in_one_place():
     """Reports and data are printed with `nl=False`, escaped in their own way."""
     found = []
@@ -210,6 +211,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize("words", ["--help", "show good.sqlite", "query good.sqlite 'FROM period' --csv"])
+@pytest.mark.slow
 def test_a_full_disk_behind_stdout(good, words):
     done = shell(f"$TRACEDIFF {words} > /dev/full", good.parent)
     assert done.returncode == 1
@@ -217,6 +219,7 @@ def test_a_full_disk_behind_stdout(good, words):
     assert done.stderr.count(b"\n") == 2
 
 
+@pytest.mark.slow
 def test_closed_streams(good):
     assert shell("$TRACEDIFF show good.sqlite >&-", good.parent).returncode == 0
     assert b"good" in shell("$TRACEDIFF show good.sqlite 2>&-", good.parent).stdout

@@ -62,6 +62,7 @@ def made(folder):
     return files(folder) - {"saved", "saved/result.json", "good.sqlite", "tables"}
 
 
+@pytest.mark.slow
 def test_a_saved_result_becomes_every_format(run, saved, tmp_path):
     code, out, err = run("report", saved, "-q", *WORDS, "--fail-on", "step:+20%")
     assert (code, out) == (0, "")
@@ -73,6 +74,7 @@ def test_a_saved_result_becomes_every_format(run, saved, tmp_path):
     assert msgspec.structs.replace(written, gates=None) == sample.full()
 
 
+@pytest.mark.slow
 def test_a_comparison_becomes_every_format_and_the_saved_result_the_same(run, good, tmp_path):
     assert run("compare", good, good, "-q", *WORDS, "--fail-on", "step:+3%")[0] == 0
     first = {name: (tmp_path / name).read_bytes() for name in WRITTEN}
@@ -85,6 +87,7 @@ def test_a_comparison_becomes_every_format_and_the_saved_result_the_same(run, go
     assert {name: (tmp_path / name).read_bytes() for name in WRITTEN} == first
 
 
+@pytest.mark.slow
 def test_what_is_written_can_be_read_by_others(run, good, tmp_path):
     run("compare", good, good, "-q", *WORDS, "--fail-on", "step:+3%")
     code, schema, _ = run("schema")
@@ -120,6 +123,7 @@ def test_keys_of_a_later_version_are_ignored(run, tmp_path):
     assert decode((tmp_path / "again.json").read_bytes()) == sample.full()
 
 
+@pytest.mark.slow
 def test_a_hostile_result_in_every_format(run, saved, tmp_path, monkeypatch):
     """With the annotations of a runner of CI."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -192,6 +196,7 @@ def bundle(folder, order):
     return folder
 
 
+@pytest.mark.slow
 def test_a_bundle_tells_when_its_runs_were_recorded(run, tmp_path):
     order = [("baseline", "b1"), ("candidate", "c1"), ("candidate", "c2"), ("baseline", "b2")]
     made = bundle(tmp_path / "bundle", order)
@@ -212,6 +217,7 @@ def test_a_second_file_of_a_kind_is_refused_and_none_is_lost(run, good, tmp_path
     assert not list(tmp_path.glob("*.html"))
 
 
+@pytest.mark.slow
 def test_the_demo_writes_what_is_asked_for_as_compare_does(tmp_path, monkeypatch):
     """The same bundle by either command gives the same comment; the page is written where nothing else is asked for."""
     monkeypatch.chdir(tmp_path)

@@ -28,6 +28,7 @@ def answered(done) -> str:
     return out
 
 
+@pytest.mark.slow
 def test_rows_are_cut_and_it_is_said(run, good):
     out = answered(run("query", good, "SELECT start_ns FROM op ORDER BY start_ns", "--limit", 2))
     assert len(out.splitlines()) == 5
@@ -41,6 +42,7 @@ def test_rows_are_cut_and_it_is_said(run, good):
     assert len(answered(run("query", CAPTURE, "SELECT start_ns FROM op", "--csv")).splitlines()) == 1 + 5216
 
 
+@pytest.mark.slow
 def test_every_form_says_the_same(run, good, tmp_path):
     text = "SELECT step, phase, start_ns, NULL AS nothing FROM step ORDER BY step LIMIT 3"
     forms = [["--csv"], ["--json"], ["--markdown"], []]
@@ -72,6 +74,7 @@ def hostile(tmp_path):
     return trace.write(tmp_path / "hostile.sqlite")
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_by_their_escapes(run, tmp_path):
     path = hostile(tmp_path)
     for words in ([], ["--full"], ["--markdown"], ["--csv"]):
@@ -122,6 +125,7 @@ main()
 
 @pytest.mark.parametrize(("number", "status", "said"), [(2, 130, "aborted"), (15, 143, "terminated")])
 @pytest.mark.parametrize("slow", ["load", "query"])
+@pytest.mark.slow
 def test_it_ends_at_once_and_cleans_up(number, status, said, slow, good, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

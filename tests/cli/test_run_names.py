@@ -20,6 +20,7 @@ def sides(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_head_lists_the_runs(run, sides):
     code, out, err = run("compare", "main", "pr", "--md", "c.md", "--html", "r.html")
     assert code == 0, err

@@ -14,6 +14,7 @@ OUTPUTS = ("--html", "out.html", "--md", "out.md", "--json", "out.json")
 
 
 @pytest.mark.parametrize("command", ["compare", "show"])
+@pytest.mark.slow
 def test_every_output_says_what_is_left_out(command, run, tmp_path):
     sides = [rank_files(tmp_path / name) for name in ("one", "other")][: 2 if command == "compare" else 1]
     (tmp_path / "one" / "run_rank5.sqlite").write_bytes(b"")
@@ -40,6 +41,7 @@ def test_every_output_says_what_is_left_out(command, run, tmp_path):
     assert side["runs"][0]["ranks"] == 2 and side["runs"][0]["steps"] == 8
 
 
+@pytest.mark.slow
 def test_a_pair_for_each_side(run, tmp_path):
     one, other = (ranks(1).write(tmp_path / f"{name}.sqlite") for name in ("one", "other"))
     assert run("compare", one, other, "--steps", "0-2/0.0s-1s", "--json", "out.json", "-q")[0] == 0
@@ -49,6 +51,7 @@ def test_a_pair_for_each_side(run, tmp_path):
     assert code == 2 and "there is one" in err
 
 
+@pytest.mark.slow
 def test_a_timeline_of_a_window_and_a_rank(run, tmp_path):
     one = ranks(2).write(tmp_path / "one.sqlite")
     code, _, err = run("timeline", one, one, "-o", "out.pftrace", "--steps", "1.1ms-5.1ms", "--ranks", "1")

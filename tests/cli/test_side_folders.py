@@ -30,6 +30,7 @@ def result(run, tmp_path, *words):
     return json.loads((tmp_path / "out.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_kind_is_known_by_what_it_holds(run, sides, tmp_path):
     for side, profile, engine in (("before", "spill255", "fp32"), ("after", "spill32", "fp16")):
         shutil.copy(FIXTURES / "ncu" / f"{profile}.csv", tmp_path / side / "kernels.txt")
@@ -78,6 +79,7 @@ def test_what_cannot_be_read_is_said_and_no_error(run, sides, tmp_path):
     expect_error(run("compare", *sides, *words), "latencies-bad-value")
 
 
+@pytest.mark.slow
 def test_figures_of_a_benchmark_beside_one_capture(run, sides, tmp_path):
     shutil.copy(FIXTURES / "kpi" / "serving_summary.json", tmp_path / "before" / "bench.json")
     code, _, err = run("show", "before", "--json", "show.json", "-q")

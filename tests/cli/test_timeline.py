@@ -41,6 +41,7 @@ def sums(slices) -> dict[str, int]:
     return out
 
 
+@pytest.mark.slow
 def test_pairs_begin_together_and_the_next_where_the_longer_ended(run, sides) -> None:
     trace = written(run, *sides, "--steps", "4")
     begins = [ORIGIN + 757 * US * nth for nth in range(4)]
@@ -125,6 +126,7 @@ def test_a_range_of_steps(run, sides) -> None:
     assert trace.of("baseline", "steps", "step")[0].start == ORIGIN
 
 
+@pytest.mark.slow
 def test_what_is_not_shown_is_said(run, tmp_path) -> None:
     serving(23).write(tmp_path / "a.sqlite")
     code, _, err = run("timeline", "a.sqlite", "a.sqlite", "-o", "out.pftrace")
@@ -138,6 +140,7 @@ def test_what_is_not_shown_is_said(run, tmp_path) -> None:
     assert len(read("all").of("baseline", "steps", "step")) == 23
 
 
+@pytest.mark.slow
 def test_events_are_bounded_and_that_is_said(run, sides) -> None:
     full = written(run, *sides, "--steps", "4")
     events = [one for one in full.slices if one.category not in ("step", "padding")]
@@ -154,12 +157,14 @@ def test_events_are_bounded_and_that_is_said(run, sides) -> None:
     expect_error(run("timeline", *sides, "-o", "no.pftrace", "--max-events", "10"), "timeline-too-large")
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_bytes(run, sides, tmp_path) -> None:
     for name in ("one", "two"):
         assert run("timeline", *sides, "-o", f"{name}.pftrace", "-q")[0] == 0
     assert (tmp_path / "one.pftrace").read_bytes() == (tmp_path / "two.pftrace").read_bytes()
 
 
+@pytest.mark.slow
 def test_quiet_says_warnings_only(run, sides) -> None:
     code, out, err = run("timeline", *sides, "-o", "out.pftrace", "-q", "--steps", "12")
     assert (code, out, err) == (0, "", "")
@@ -184,6 +189,7 @@ def test_folders_show_the_median_run_or_the_one_asked_for(run, tmp_path) -> None
     assert "run r0.sqlite" in err and "run r2.sqlite" in err
 
 
+@pytest.mark.slow
 def test_a_gil_traced_on_one_side_counts_on_neither(run, tmp_path) -> None:
     serving(gil=True).write(tmp_path / "a.sqlite")
     serving().write(tmp_path / "b.sqlite")
@@ -195,6 +201,7 @@ def test_a_gil_traced_on_one_side_counts_on_neither(run, tmp_path) -> None:
     assert "gil_wait_ns" not in step.args and step.args["host_work_ns"] == 100 * US
 
 
+@pytest.mark.slow
 def test_hostile_names(run, tmp_path) -> None:
     for side in ("a", "b"):
         trace = serving(6)
@@ -213,6 +220,7 @@ def test_hostile_names(run, tmp_path) -> None:
     assert len({one.name for one in found.of("baseline", "stream 9")}) == len(NAMES)
 
 
+@pytest.mark.slow
 def test_what_overlaps_without_nesting_keeps_its_length(run, tmp_path) -> None:
     """Kernels of one stream may overlap (programmatic dependent launch), and so may ranges that are no stack."""
     for side in ("a", "b"):
@@ -239,6 +247,7 @@ def test_what_overlaps_without_nesting_keeps_its_length(run, tmp_path) -> None:
         )  # lanes of one name
 
 
+@pytest.mark.slow
 def test_two_devices_of_one_process(run, tmp_path) -> None:
     """One thread launches on both: its calls and ranges are shown once, each device has steps of its own."""
     for side, extra in (("a", 0), ("b", 7)):
@@ -265,6 +274,7 @@ def test_two_devices_of_one_process(run, tmp_path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_export_a_rank(run, tmp_path) -> None:
     """Clocks of two exports have nothing to do with each other: their steps begin with the pair."""
     for side, slower in (("a", 0), ("b", 30)):
@@ -283,6 +293,7 @@ def test_an_export_a_rank(run, tmp_path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_capture_as_one_step(run, tmp_path) -> None:
     """Where no steps are found."""
     trace = TraceBuilder().process(100).thread(100, 1)

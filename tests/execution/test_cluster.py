@@ -62,6 +62,7 @@ def tracediff(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_here_in_processes_and_on_a_cluster_the_result_is_the_same_byte_for_byte(cluster, tmp_path):
     for name, late in (("one", 30), ("other", 60)):
         for run in range(2):
@@ -92,6 +93,7 @@ def test_here_in_processes_and_on_a_cluster_the_result_is_the_same_byte_for_byte
     assert b"127.0.0.1" not in written[2] and b"scheduler" not in written[2]
 
 
+@pytest.mark.slow
 def test_both_workers_are_used_and_the_cache_is_filled_from_what_they_send(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "side").mkdir()
@@ -149,6 +151,7 @@ def test_a_worker_that_dies_is_replaced_and_the_export_read_by_another(cluster, 
     assert raised.value.slug == "worker-died"
 
 
+@pytest.mark.slow
 def test_workers_of_other_code_are_refused(tmp_path):
     """The package in another folder, with one statement more."""
     shutil.copytree(

@@ -78,6 +78,7 @@ def only_whole_entries(folder: Path) -> int:
     return len(entries)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle(pair, env, tmp_path):
     """At each place in turn; what one of them leaves is there for the next one."""
     expected, out = tmp_path / "expected.json", tmp_path / "out.json"
@@ -145,6 +146,7 @@ def test_ended_at_any_moment(number, pair, env, tmp_path):
     assert content(out) == content(expected)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_leaves_is_removed_by_the_next_one(pair, env, tmp_path):
     code = KILLED.format(place=PLACES["while the export is reduced"])
     subprocess.run([sys.executable, "-c", code, "compare", *pair], env=env, timeout=300, check=False)
@@ -196,6 +198,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_outputs_on_a_full_disk(pair, env, small_disk):
     out = small_disk / "report.html"
     (small_disk / "filler").write_bytes(bytes(200 << 10))
@@ -235,6 +238,7 @@ def without_root() -> list[str]:
     return [program, "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
 
 
+@pytest.mark.slow
 def test_an_export_that_may_not_be_read(pair, tmp_path, env, without_root):
     """One rank of two."""
     ranks = tmp_path / "ranks"
@@ -272,6 +276,7 @@ def _writer(path: Path, statements: list[str]) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_packed_export_that_was_in_wal_mode_is_read(pair, env, tmp_path):
     kernels = _kernel_ns(pair[0], env, tmp_path / "before.json")
     with closing(sqlite3.connect(pair[0])) as db:
@@ -308,6 +313,7 @@ def test_an_export_whose_writer_was_killed_is_refused_and_left_alone(pair, env, 
     assert (path.read_bytes(), journal.read_bytes()) == before
 
 
+@pytest.mark.slow
 def test_an_export_that_is_still_being_copied_is_cut_short(pair, env, tmp_path):
     """A process writes it block by block; the comparison comes in between."""
     code = (
@@ -334,6 +340,7 @@ def test_an_export_that_is_still_being_copied_is_cut_short(pair, env, tmp_path):
     assert compare(pair[0], part, env=env).returncode == 0
 
 
+@pytest.mark.slow
 def test_two_at_once_share_cache_and_output(pair, env, tmp_path):
     expected, out = tmp_path / "expected.json", tmp_path / "out.json"
     assert compare(*pair, "--json", expected, env={**env, "TRACEDIFF_CACHE": "off"}).returncode == 0
@@ -348,6 +355,7 @@ def test_two_at_once_share_cache_and_output(pair, env, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
 
 
+@pytest.mark.slow
 def test_an_export_that_changes_between_two_runs_is_read_anew(pair, env, tmp_path):
     out = tmp_path / "out.json"
     assert compare(*pair, "--json", out, env=env).returncode == 0

@@ -37,6 +37,7 @@ def in_processes(monkeypatch, tmp_path):
     return scratch
 
 
+@pytest.mark.slow
 def test_sides_are_the_same_in_processes_and_in_threads(paths, monkeypatch, request):
     side = resolve(str(paths[0].parent))
     here = reduce_sides([side, side], Reading(keep=True))
@@ -66,6 +67,7 @@ def test_an_error_arrives_as_it_was_raised(paths, in_processes):
     assert vars(there.value) == vars(here.value) and str(there.value) == str(here.value)
 
 
+@pytest.mark.slow
 def test_an_export_that_ends_every_process_is_named_and_the_others_are_read(
     paths, in_processes, tmp_path, monkeypatch
 ):
@@ -94,6 +96,7 @@ print(len(reduce_sides([resolve(SIDE)], Reading())[0].runs))
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_not_run_again_nor_what_lies_beside_it(paths, tmp_path):
     """multiprocessing would import the script in each process, and its own modules from the current folder."""
     script = tmp_path / "script.py"
@@ -126,6 +129,7 @@ SpawnProcess.start = lambda process: (start(process), time.sleep(1))
 
 
 @pytest.mark.parametrize("killed", ["0", "1", "all"])
+@pytest.mark.slow
 def test_processes_killed_at_their_start_are_replaced_or_named(killed, paths, tmp_path):
     for name in ("started", "site", "scratch"):
         (tmp_path / name).mkdir()

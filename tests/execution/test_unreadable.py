@@ -61,6 +61,7 @@ def test_several_of_one_kind_keep_its_slug(folder):
     assert "the same of run_rank4.sqlite (2 of 5 exports)" in raised.value.message
 
 
+@pytest.mark.slow
 def test_left_out_when_asked_and_said_so(folder):
     (folder / "run_rank3.sqlite").write_bytes(b"")
     side = read(folder, skip_unreadable=True)
@@ -116,6 +117,7 @@ def test_a_mistake_of_the_command_is_no_fault_of_an_export(folder):
     assert raised.value.slug == "bad-step-regex"
 
 
+@pytest.mark.slow
 def test_an_export_that_is_being_written_is_named(folder):
     writer = sqlite3.connect(folder / "run_rank2.sqlite", isolation_level=None)
     try:

@@ -73,6 +73,7 @@ def _dicts(value):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.slow
 def test_a_folder_gives_the_result_of_its_sqlite_export(pair, tmp_path):
     """Both are called the same: a name in a warning is a name in the other."""
     folders, files = [], []
@@ -225,6 +226,7 @@ def test_a_file_cut_short(kept, tmp_path):
     assert str(tmp_path) not in str(error)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_never_ends_in_a_traceback(tmp_path):
     """Every 200th byte of a file turned around, one at a time: refused in words, or harmless."""
     folder = folder_of(tmp_path)

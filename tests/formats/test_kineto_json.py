@@ -52,6 +52,7 @@ ARGS = st.recursive(
     indent=st.sampled_from([None, 0, 2]),
     compact=st.booleans(),
 )
+@pytest.mark.slow
 def test_blocks_of_any_size_give_the_events_of_the_file(tmp_path_factory, events, block, indent, compact):
     document = {
         "schemaVersion": 1, "note": HOSTILE[3],

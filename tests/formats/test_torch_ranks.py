@@ -66,6 +66,7 @@ def test_each_rank_has_its_own_steps(folder):
     assert one.select("start_ns", "end_ns", "compute").equals(plain.select("start_ns", "end_ns", "compute"))
 
 
+@pytest.mark.slow
 def test_the_table_of_ranks_and_a_rank_alone(folder):
     whole = resolve(str(folder))
     alone = replace(whole, only=Selection(ranks=((1, 1),)))

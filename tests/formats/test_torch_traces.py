@@ -143,6 +143,7 @@ def test_both_profilers_name_the_kernels_alike():
     assert found[0].total() == 149
 
 
+@pytest.mark.slow
 def test_one_program_under_two_profilers_gets_no_verdict():
     for name in ("graph_base", "eager_base"):
         found = result(f"nsys_{name}", name)
@@ -209,6 +210,7 @@ def contexts(name: str) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_sleep_is_found_first_where_it_is():
     """517.1 us by the program's own clock."""
     first = result("eager_base", "eager_sleep").findings[0]
@@ -259,6 +261,7 @@ def test_a_loop_with_profiler_steps_finds_the_longer_sleep():
     assert slept.delta_ns == pytest.approx(sleeps[1] - sleeps[0], rel=0.02)
 
 
+@pytest.mark.slow
 def test_moments_count_from_the_earliest_event_as_viewers_do():
     """The longest sleep of the candidate lies where the finding says."""
     (slept,) = (
@@ -275,6 +278,7 @@ def test_moments_count_from_the_earliest_event_as_viewers_do():
     assert (moment.start_ns, moment.end_ns) in sleeps
 
 
+@pytest.mark.slow
 def test_reports_of_traces_say_where_to_look_and_what_to_record():
     found = result("graph_base", "graph_base2")
     page = render_html(found)

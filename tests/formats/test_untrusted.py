@@ -79,6 +79,7 @@ def test_objects_of_other_tools_are_left_alone(export):
     assert "StringIds" in found and not {"mine", "other"} & found.keys()
 
 
+@pytest.mark.slow
 def test_a_damaged_page_gives_no_number(export, tmp_path):
     """Every third page, filled with zeros and with ones in turns."""
     content, whole = export.read_bytes(), reduce_file(export, Reading(threads=1))

@@ -155,6 +155,7 @@ def test_segments_and_links_are_on_the_page(page):
     assert 'href="https://ci.example/7"' in render_html(analyse(good, NO_GIT))
 
 
+@pytest.mark.slow
 def test_two_points_stand_beside_each_other_around_the_newest_change(browser, page):
     one = Watched(browser, page)
     table = one.page.locator("table[data-name=points]").first
@@ -175,6 +176,7 @@ def test_the_page_is_whole_without_scripts(browser, page):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.slow
 def test_nothing_to_complain_about(browser, page, width, scheme):
     check_looks(browser, page, width, scheme)
 

@@ -54,12 +54,14 @@ def pair():
         one.close()
 
 
+@pytest.mark.slow
 def test_idle_time_of_a_cause_that_is_also_a_table(pair):
     """Every fifth step of gc5 collects garbage; base_1 does not."""
     (row,) = pair("SELECT sum(delta_ns) AS more FROM aligned_idle WHERE cause = 'gc'", "gc5_1")
     assert row["more"] > 0
 
 
+@pytest.mark.slow
 def test_kernels_that_are_new(pair):
     """Of eight layers each, two GEMMs became one (fixtures/pairs/README.md: gate and up GEMM fused)."""
     rows = pair(KERNELS, "fused_1")
@@ -69,6 +71,7 @@ def test_kernels_that_are_new(pair):
     assert {row["match"] for row in rows} == {"fused", "sequence"}  # how the halves are read changed with it
 
 
+@pytest.mark.slow
 def test_ranges_that_take_longer(pair):
     """95.7 us of Python work in `_schedule`, as the program itself measured."""
     rows = pair(RANGES, "work95_1")
@@ -152,6 +155,7 @@ def test_the_columns_are_as_documented_and_rows_add_up_to_what_compare_says(pair
     ]
 
 
+@pytest.mark.slow
 def test_the_sides_own_tables_are_there_beside(pair):
     text = (
         "SELECT (SELECT count(*) FROM baseline.period) AS b, (SELECT count(*) FROM candidate.period) AS c,"

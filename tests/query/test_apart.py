@@ -36,6 +36,7 @@ def path(tmp_path):
         "WITH RECURSIVE t AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM t) SELECT max(i) FROM t",
     ],
 )
+@pytest.mark.slow
 def test_no_statement_gets_around_time_and_memory(text, how, path):
     began = time.monotonic()
     try:

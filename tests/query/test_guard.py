@@ -132,6 +132,7 @@ def test_mistakes_are_found_before_anything_is_read(text, slug, hint):
     assert error.value.slug == slug and hint in (error.value.fix or "")
 
 
+@pytest.mark.slow
 def test_two_sides_have_schemas():
     check("SELECT * FROM baseline.op JOIN candidate.op USING (name)", 2, generous(None, None))
     with pytest.raises(TracediffError, match="op does not exist") as error:

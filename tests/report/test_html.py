@@ -209,6 +209,7 @@ def test_tables_are_bounded_and_say_so() -> None:
     assert len(page) < 1_000_000
 
 
+@pytest.mark.slow
 def test_rows_within_noise_are_folded_and_cut() -> None:
     whole = RESULTS["large"]
     noise = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels[:50]]

@@ -33,6 +33,7 @@ def sides(pair: str):
 
 
 @pytest.mark.parametrize("pair", ["graph, gc", "two ranks"])
+@pytest.mark.slow
 def test_small_steps_are_told_event_by_event(pair):
     names = result_of(pair).timelines.names
     seen = 0

@@ -231,6 +231,7 @@ def test_figures_of_a_benchmark_are_a_line_and_a_folded_table() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
+@pytest.mark.slow
 def test_any_name_is_text(name: str) -> None:
     tokens = GFM.parse(render_markdown(hostile(name)))
     for token in [*tokens, *(child for block in tokens for child in block.children or [])]:

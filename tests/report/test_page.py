@@ -73,6 +73,7 @@ def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.slow
 def test_nothing_is_asked_for_and_nothing_is_said(browser, files, name) -> None:
     Watched(browser, files(name)).close()
 
@@ -130,6 +131,7 @@ def test_sorting(page) -> None:
     assert len(texts) == len(before)
 
 
+@pytest.mark.slow
 def test_filtering(page) -> None:
     everything = len(column(page, "kernels", 0))
     page.get_by_role("searchbox", name="Filter kernels").fill("gemm nvjet")
@@ -163,6 +165,7 @@ def luminance(page) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@pytest.mark.slow
 def test_dark_follows_the_system_and_the_button(browser, files) -> None:
     one = Watched(browser, files("real"), color_scheme="dark")
     assert luminance(one.page) < 60
@@ -218,6 +221,7 @@ def point_at(page, event: dict, length: int) -> None:
     page.mouse.move(box["x"] + box["width"] * middle, box["y"] + 29)
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_every_event_of_a_timeline(page) -> None:
     plot = page.locator("#timeline-0 .tl-plot")
     _, lanes = lanes_of(page)
@@ -259,6 +263,7 @@ def seen(figure) -> tuple[float, float]:
     return tuple(float(figure.locator("canvas").get_attribute(f"data-{name}")) / length for name in ("from", "wide"))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_zoom(page) -> None:
     figure = page.locator("#timeline-0")
     figure.get_by_role("button", name="Zoom in").click()
@@ -359,6 +364,7 @@ def test_a_timeline_has_the_colours_of_the_theme(page) -> None:
     assert page.evaluate(picture) == light != dark
 
 
+@pytest.mark.slow
 def test_without_javascript_everything_is_there(browser, files) -> None:
     one = Watched(browser, files("real"), java_script_enabled=False)
     for part in ("findings", "timelines", "steps"):
@@ -376,6 +382,7 @@ def test_without_javascript_everything_is_there(browser, files) -> None:
     one.close()
 
 
+@pytest.mark.slow
 def test_a_link_opens_what_it_leads_to(browser, files) -> None:
     """The contents list, and a link to a row of a section that is closed."""
     one = Watched(browser, files("real"))
@@ -391,6 +398,7 @@ def test_a_link_opens_what_it_leads_to(browser, files) -> None:
     other.context.close()
 
 
+@pytest.mark.slow
 def test_print_has_no_tools_and_keeps_colours(browser, files) -> None:
     one = Watched(browser, files("real"))
     one.page.emulate_media(media="print")
@@ -416,6 +424,7 @@ class Shape(HTMLParser):
         self.found.append((tag, tuple(name for name, _ in attrs)))
 
 
+@pytest.mark.slow
 def test_hostile_names_change_nothing_but_text(browser, files, tmp_path) -> None:
     one = Watched(browser, files("hostile"))
     assert one.page.evaluate("window.harmed") is None

@@ -36,6 +36,7 @@ def test_pages_of_real_captures_fit(pair) -> None:
     assert len(render_html(result_of(pair)).encode()) < 1_500_000
 
 
+@pytest.mark.slow
 def test_the_result_read_back_from_json_gives_the_same_page() -> None:
     result = result_of("graph, gc")
     page = render_html(result)

@@ -83,6 +83,7 @@ def group_of(rank: int) -> str:
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("side", (0, 1), ids=SIDES)
+@pytest.mark.slow
 def test_busy_and_idle_time_of_every_step_is_the_accounting(pair: str, side: int) -> None:
     trace = decoded(pair)
     steps = trace.of(SIDES[side], "steps", "step")

@@ -258,6 +258,7 @@ def test_files_are_pictures_without_anything_to_load(pair):
         assert f"font:{SIZE}px" in text and SIZE >= 12
 
 
+@pytest.mark.slow
 def test_the_same_report_gives_the_same_bytes():
     result = result_of("graph, gc")
     assert pictures.files(result) == pictures.files(result)

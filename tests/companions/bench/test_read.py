@@ -458,6 +458,7 @@ KEYS = ["performance", "streaming_metrics", "decoding_stats", "request_throughpu
 @given(
     st.dictionaries(st.sampled_from(KEYS), json_values | st.dictionaries(st.sampled_from(KEYS), json_values))
 )
+@pytest.mark.slow
 def test_any_value_under_a_known_key(tmp_path: Path, content: dict[str, object]) -> None:
     import json
 

@@ -87,6 +87,7 @@ def test_bad_input(run, pair, good, tmp_path, word, slug, code):
     expect_error(run("compare", word, "before"), slug, code)
 
 
+@pytest.mark.slow
 def test_beside_a_comparison_of_traces(run, pair, tmp_path):
     serving(steps=12).write(tmp_path / "a.sqlite")
     serving(steps=12, gc_us=50).write(tmp_path / "b.sqlite")

@@ -118,6 +118,7 @@ def test_the_warm_up_that_was_measured_is_trimmed():
 # Chance
 
 
+@pytest.mark.slow
 def test_one_program_against_itself_is_rarely_called_changed():
     rng = np.random.default_rng(1)
     verdicts = [compare_latencies(noisy(rng), noisy(rng)).verdict for _ in range(80)]
