@@ -235,7 +235,8 @@ def _steps(measure: Measure, result: Result) -> str:
         return "in the mean of all steps"
     mean = any(one.phase == measure.phase and one.verdict_of == "mean" for one in result.phases)
     of_mean = measure.quantity in COUNTS or (mean and measure.quantity != KERNEL)
-    return f"in the {'mean' if of_mean else 'typical'} {_step_of(measure.phase)}"
+    which = "mean" if of_mean else "typical"
+    return f"in the {which} {_step_of(measure.phase)}"
 
 
 def _measured(measure: Measure, result: Result) -> Measured | str:
