@@ -149,7 +149,7 @@ def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:
     )  # fmt: skip
     one = msgspec.structs.replace(whole, phases=[phase])
     figure = waterfall.build(one)
-    assert figure.of_what == "typical generation step"
+    assert figure.of_what == "typical generation step (mean of 2 ranks)"
     assert [(bar.key, bar.delta_ns / us) for bar in figure.shown if bar.captured] == [
         ("baseline", 1_000), ("host_work", 100), ("candidate", 1_100)
     ]  # fmt: skip
