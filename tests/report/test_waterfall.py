@@ -155,7 +155,7 @@ def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:
     ]  # fmt: skip
     of_mean = msgspec.structs.replace(whole.observed, of="mean")
     figure = waterfall.build(msgspec.structs.replace(one, observed=of_mean))
-    assert figure.of_what == "mean generation step"
+    assert figure.of_what == "mean generation step (mean of 2 ranks)"
     assert [(bar.key, bar.delta_ns / us, bar.level) for bar in figure.shown if bar.captured] == [
         ("baseline", 1_005, None), ("host_work", 115, "likely"), ("candidate", 1_120, None)
     ]  # fmt: skip
