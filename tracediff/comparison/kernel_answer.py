@@ -175,7 +175,7 @@ def kernel_answer(
         partly=[one.number for one in found if not one.whole],
         instead=sorted(
             {
-                short(name, 60)
+                short(name, _WIDTH)
                 for (_, row), one in zip(mine, found, strict=True)
                 if one.whole
                 for side in _sides(row)

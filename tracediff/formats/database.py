@@ -164,8 +164,9 @@ def run_sql(db: duckdb.DuckDBPyConnection, name: str, **literals: str | int) -> 
     return db.execute(re.sub(r"\{\{(\w+)\}\}", lambda word: text[word[1]], sql(name)))
 
 
+@functools.cache
 def _meet_array() -> None:
-    """Have polars meet an array: it imports numpy with the first, which two threads at once break."""
+    """Have polars meet an array, once: it imports numpy with the first, which two threads at once break."""
     import numpy as np
     import polars as pl
 

@@ -157,6 +157,8 @@ _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
 _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
 KINDS = {kind: word for word, kind in GROUPS.items()}
+# What waiting for a late rank is, by the kind of the group.
+_LATE = {"pipeline": "bubble", "all-to-all": "uneven", "": "late"}
 
 
 def title(finding: Finding, unit: str = "step") -> str:
@@ -191,10 +193,11 @@ def named(finding: Finding) -> str:
         if facts.match == "replaced" or (one_by_one and _first_of(before) != _first_of(after)):
             return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
     if facts.late_rank is not None:
-        named = {"pipeline": "named_bubble", "all-to-all": "named_uneven"}.get(
-            facts.late_rank.kind, "named_late"
+        return say(
+            f"named_{_LATE[facts.late_rank.kind]}",
+            rank=f"{where.rank}",
+            kernel=kernel or say("communication"),
         )
-        return say(named, rank=f"{where.rank}", kernel=kernel or say("communication"))
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
         return say(f"kernel_{facts.match}", kernel=kernel)
     pattern, matched = f"named_{finding.cause}", f"named_{finding.cause}_{facts.match}"
@@ -384,13 +387,8 @@ def _kernel(finding: Finding, unit: str) -> str:
         before, after = size(sizes.baseline), size(sizes.candidate)
         numbers = say("per_unit_bytes", numbers=numbers, before=before, after=after)
     if facts.late_rank is not None:
-        titled = {"pipeline": "title_bubble", "all-to-all": "title_uneven"}
-        return say(
-            titled.get(facts.late_rank.kind, "title_late"),
-            rank=f"{finding.where.rank}",
-            kernel=kernel,
-            numbers=numbers,
-        )
+        late = _LATE[facts.late_rank.kind]
+        return say(f"title_{late}", rank=f"{finding.where.rank}", kernel=kernel, numbers=numbers)
     matched = f"title_{finding.cause}_{facts.match}"
     text = say(
         matched if matched in PATTERNS else f"title_{finding.cause}", kernel=_with_others(finding, kernel), numbers=numbers,

@@ -339,8 +339,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
         node = mine["node"] if with_nodes else None
         later = _later_nodes(start, graph, launch)
         unit = Unit(
-            process, device, 0, start, end, class_of[mine["key"]], mine["key"], graph, launch, later, bounds, step,
-            mine["stream"], node,
+            process, device, 0, start=start, end=end, kind=class_of[mine["key"]], key=mine["key"], graph=graph, launch=launch,
+            later_node=later, bounds=bounds, step=step, stream=mine["stream"], node=node,
         )  # fmt: skip
         units.append(unit)
     units = _numbered([unit for unit in units if len(unit.step)])
