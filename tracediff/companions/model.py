@@ -210,13 +210,19 @@ class TrtexecChange(msgspec.Struct, frozen=True):
 
 
 class TrtexecLayers(msgspec.Struct, frozen=True):
-    """One side of a row; `time_ns` is the sum of its layers per query, None where the profile has none of them."""
+    """One side of a row; `time_ns` is the sum of its layers per query, None where the profile has none of them.
+
+    Of each layer: its name, its place in the order of the files, its time (ns) and its precision.
+    """
 
     names: list[str]
     types: list[str]
     precisions: list[str]
     tactics: list[str]
     time_ns: float | None = None
+    places: list[int] = []
+    times_ns: list[float | None] = []
+    each_precision: list[str] = []  # '' where the layer info does not say
 
 
 class TrtexecRow(msgspec.Struct, frozen=True):

@@ -25,6 +25,11 @@ _COLOURS: dict[str, tuple[str, str]] = {
     "--faster": ("#17683a", "#74d39a"),
     "--base-dot": ("#55708f", "#8fb0d6"),
     "--cand-dot": ("#b0622a", "#e39a62"),
+    "--bits-32": ("#7b899c", "#8b98ab"),
+    "--bits-16": ("#3f78b5", "#6aa5e6"),
+    "--bits-8": ("#2a9d8f", "#52c4b5"),
+    "--bits-4": ("#b98d14", "#e0bb4e"),
+    "--reformat": ("#b8487a", "#e889ad"),
 }
 LIGHT: dict[str, str] = {name: light for name, (light, _) in _COLOURS.items()}
 

@@ -104,11 +104,11 @@ def _rank(row: TrtexecRow) -> tuple[float, float, list[str]]:
 def _row(pairing: Pairing, level: Evidence | None, baseline: Engine, candidate: Engine) -> TrtexecRow:
     ones = [baseline.layers[number] for number in pairing.baseline]
     others = [candidate.layers[number] for number in pairing.candidate]
-    before, after = baseline.time(pairing.baseline), candidate.time(pairing.candidate)
+    one, other = _side(baseline, pairing.baseline), _side(candidate, pairing.candidate)
+    before, after = (side.time_ns if side else None for side in (one, other))
     # a layer that the profile leaves out, though there is one, did not run
     timed = baseline.profiled and candidate.profiled and (before is not None or after is not None)
     delta = (after or 0.0) - (before or 0.0) if timed else None
-    one, other = _side(ones, before), _side(others, after)
     changes = _changes(ones[0], others[0]) if len(ones) == len(others) == 1 else []
     return TrtexecRow(
         match=pairing.match,  # type: ignore[arg-type]
@@ -123,15 +123,19 @@ def _row(pairing: Pairing, level: Evidence | None, baseline: Engine, candidate: 
     )
 
 
-def _side(layers: Sequence[LayerInfo], time_ns: float | None) -> TrtexecLayers | None:
-    if not layers:
+def _side(engine: Engine, numbers: Sequence[int]) -> TrtexecLayers | None:
+    if not numbers:
         return None
+    layers = [engine.layers[number] for number in numbers]
     return TrtexecLayers(
         names=[layer.name for layer in layers],
         types=_each(layers, lambda layer: layer.type),
         precisions=_each(layers, lambda layer: layer.precision),
         tactics=_each(layers, lambda layer: layer.tactic),
-        time_ns=time_ns,
+        time_ns=engine.time(numbers),
+        places=list(numbers),
+        times_ns=[engine.time([number]) for number in numbers],
+        each_precision=[layer.precision for layer in layers],
     )
 
 

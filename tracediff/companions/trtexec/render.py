@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tracediff.companions import render
 from tracediff.companions.model import (
@@ -16,13 +17,16 @@ from tracediff.companions.model import (
     TrtexecSide,
 )
 from tracediff.companions.render import marked, notes, part, table
+from tracediff.companions.trtexec import picture
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import units, values
 from tracediff.report.blocks import Block, Cell, Line, Section, grid
+from tracediff.report.blocks import Figure as Drawing
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
+from tracediff.report.pictures.style import NARROW, WIDE, Later
 from tracediff.report.words import VERDICTS
 
 NONE = "-"
@@ -110,6 +114,8 @@ def _layers(trtexec: Trtexec) -> list[Block]:
     foot = replace(total, cells=[total.cells[0], Cell(), *total.cells[2:]])  # which has no match
     listed = replace(listed, rows=listed.rows[:-1], foot=foot, left=len(trtexec.rows) - len(ordered))
     made: list[Block] = [Line([f"{layers_line(trtexec)}."]), Line([say("lead_layers_of_engines")], "lead")]
+    if bars := picture.rows(trtexec, [name(row, 400) for row in trtexec.rows]):
+        made.append(Drawing(Later(partial(picture.draw, bars), WIDE, NARROW), "", look="drawn"))
     made += [listed, *([] if first else [Line([say("no_layer_changed")])])]
     if changes := [Changed(row, one) for row, one in changed(trtexec)]:
         made.append(
