@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.database import identifier
+from tracediff.formats.database import quoted
 from tracediff.formats.files import SQLITE
 from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine
 
@@ -105,7 +105,7 @@ class Schema:
 
     tables: dict[str, frozenset[str]]
     version: str = ""
-    warnings: list[str] = field(default_factory=list)
+    file: str = ""  # that is SQLite
     relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
     events: tuple[str, ...] = ()  # tables of events with rows, of an export without CUDA calls and ranges
     mended: dict[str, str] = field(
@@ -117,8 +117,10 @@ class Schema:
         return table in self.tables
 
     def relation(self, table: str) -> str:
-        """What the table is in SQL; an export in SQLite is attached as `source`."""
-        return self.mended.get(table) or self.relations.get(table) or f"source.{identifier(table)}"
+        """What the table is in SQL."""
+        # not of an attached file: all threads share its one connection, and take its lock for every value
+        read = f"sqlite_scan({quoted(self.file)}, {quoted(table)})"
+        return self.mended.get(table) or self.relations.get(table) or read
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:
@@ -141,7 +143,7 @@ def inspect(path: Path, name: str | None = None) -> Schema:
             fix="nsys export --type sqlite REPORT.nsys-rep",
         )
     tables = {table: frozenset(columns) for table, columns in found.tables.items()}
-    return Schema(tables, version_of(found.version))
+    return Schema(tables, version_of(found.version), str(path))
 
 
 def check_header(path: Path, name: str) -> None:
