@@ -94,7 +94,7 @@ def _nested(calls: Calls, mine: slice) -> npt.NDArray[np.bool_]:
     return inside
 
 
-_RANGES = "SELECT rowid AS row, start_ns, end_ns FROM range WHERE tid = ? ORDER BY start_ns, rowid"
+_RANGES = "SELECT rowid AS row, start_ns, end_ns FROM range WHERE tid = ?"
 
 
 def _inside(db: duckdb.DuckDBPyConnection, threads: dict[int, Thread], hosts: Hosts) -> dict[str, Ints]:

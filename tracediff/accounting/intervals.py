@@ -268,16 +268,15 @@ def _depths(start: Ints, end: Ints) -> npt.NDArray[np.intp]:
 # Sums by integer codes, in numpy: for tables too large to be grouped by words.
 
 
-_SMALL, _TIMES = (
-    1 << 18,
-    4,
-)  # codes below this, and so many times as many as rows, are looked up in a table of all
+def _looked_up(rows: int) -> int:
+    """Up to how many codes are looked up in a table of all of them."""
+    return (1 << 18) + 4 * rows
 
 
 def grouped(code: Ints) -> tuple[Ints, Index]:
     """Distinct codes (0 or more) in order, and the position of each row's code among them."""
     codes = int(code.max(initial=0)) + 1
-    if codes > _SMALL + _TIMES * len(code):
+    if codes > _looked_up(len(code)):
         distinct, inverse = np.unique(code, return_inverse=True)
         return distinct, inverse.reshape(-1)
     there = np.zeros(codes, np.bool_)
@@ -290,14 +289,15 @@ def grouped(code: Ints) -> tuple[Ints, Index]:
 
 def picked_at(*columns: Index) -> tuple[Ints, Index]:
     """A row of each distinct combination of columns of numbers (0 or more), in order of these; and which of them each row is."""
-    group: Index = np.zeros(len(columns[0]), np.int64)
-    groups = 1
+    code, codes = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         wide = int(column.max(initial=0)) + 1
-        if wide > 1:
-            distinct, group = grouped(group * np.int64(wide) + column)
-            groups = len(distinct)
-    found = np.empty(groups if len(group) else 0, np.int64)
+        if codes > 1 and codes * wide > _looked_up(len(code)):
+            distinct, place = grouped(code)
+            code, codes = place.astype(np.int64, copy=False), len(distinct)
+        code, codes = code * wide + column, codes * wide
+    distinct, group = grouped(code)
+    found = np.empty(len(distinct), np.int64)
     found[group] = np.arange(len(group))
     return found, group
 

@@ -183,7 +183,10 @@ def frame(db: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[int] =
 
     _meet_array()
     of = pl.selectors
-    return pl.DataFrame(db.sql(query, params=list(parameters))).with_columns(
+    # in the text: of the rows of a query that has parameters DuckDB makes a list of constants first, in twenty times the time
+    for value in parameters:
+        query = query.replace("?", str(int(value)), 1)
+    return pl.DataFrame(db.sql(query)).with_columns(
         of.integer().cast(pl.Int64, wrap_numerical=True), (of.float() | of.decimal()).cast(pl.Float64)
     )
 

@@ -164,13 +164,15 @@ def _describe_ops(db: duckdb.DuckDBPyConnection, schema: Schema, name: str) -> N
     starts = [
         start for (start,) in db.execute("SELECT min(start_ns) FROM op_row GROUP BY descriptor").fetchall()
     ]
-    among = f"(SELECT value FROM json_each({quoted(json.dumps(starts))}))"
+    # most are of the first steps: a comparison spares the rows after those the search in a list
+    start = 'CAST("start" AS INTEGER)'
+    among = f"{start} <= {max(starts, default=0)} AND {start} IN (SELECT value FROM json_each({quoted(json.dumps(starts))}))"
     for table in OPS:
         if schema.has(table):
             if schema.relations:
                 rows = f'(FROM {schema.relation(table)} WHERE "start" IN (SELECT min(start_ns) FROM op_row GROUP BY descriptor))'
             else:
-                query = f'SELECT * FROM {identifier(table)} WHERE CAST("start" AS INTEGER) IN {among}'
+                query = f"SELECT * FROM {identifier(table)} WHERE {among}"
                 rows = f"sqlite_query('source', {quoted(query)})"
             _stage(db, table, STAGED[table], schema, rows)
     run_sql(db, "formats/op_descriptor")
