@@ -17,7 +17,9 @@ from tracediff.model import Outcome
 RECENT = 10  # points: an older change is the pinned baseline's matter
 FEW = 10  # points, with which no change can be told yet
 
-Reason = Literal["change", "stands_out", "limit", "no_pinned", "no_measure", "no_points", "new_segment"]
+Reason = Literal[
+    "change", "stands_out", "exceeds", "may_exceed", "passed", "passed_alone", "no_pinned", "no_measure", "no_points", "new_segment"
+]  # fmt: skip
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +123,10 @@ def _limited(number: int, gate: Gate, standings: dict[str, Standing]) -> Judged:
         return msgspec.structs.replace(judged, reason="no_pinned", standing=standing)
     limit = gate.limit * standing.baseline if gate.percent else gate.limit
     outcome: Outcome = "inconclusive"
+    reason: Reason = "may_exceed"
     if standing.delta <= limit:
-        outcome = "passed"
+        alone = standing.last - standing.baseline > limit or standing.stands_out is not None
+        outcome, reason = "passed", "passed_alone" if alone else "passed"
     elif standing.low > 0:
-        outcome = "failed"
-    return msgspec.structs.replace(judged, outcome=outcome, reason="limit", standing=standing, limit=limit)
+        outcome, reason = "failed", "exceeds"
+    return msgspec.structs.replace(judged, outcome=outcome, reason=reason, standing=standing, limit=limit)

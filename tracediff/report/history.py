@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +25,11 @@ from tracediff.report.blocks import (
     Section,
     Span,
     Table,
+    Tone,
     facts,
     grid,
 )
-from tracediff.report.console import print_document, print_heading, print_line
+from tracediff.report.console import print_document, print_line
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
 from tracediff.report.markdown import report_link
@@ -47,8 +48,10 @@ _APART = {
 }
 
 
-def amount(value: float, unit: str) -> str:
-    """A value per step: a time with three digits, or a count."""
+def amount(value: float | None, unit: str) -> str:
+    """A value per step: a time with three digits, or a count; '' of none."""
+    if value is None:
+        return ""
     return units.count(value) if unit == "count" else units.prose([value]).size(value)
 
 
@@ -57,8 +60,10 @@ def signed(value: float, unit: str) -> str:
     return f"{value:+,.2f}" if unit == "count" else units.prose([value]).signed(value)
 
 
-def size(delta: float, base: float, unit: str) -> str:
-    """A difference and what part of its base that is: `+13.9 us (+2.2 %)`."""
+def size(delta: float | None, base: float | None, unit: str) -> str:
+    """A difference and what part of its base that is: `+13.9 us (+2.2 %)`; '' of none."""
+    if delta is None:
+        return ""
     part = units.change(delta, base)
     return signed(delta, unit) + (f" ({part})" if part else "")
 
@@ -287,51 +292,30 @@ def judged(history: History, one: Judged) -> str:
 
 
 def _reason(history: History, one: Judged) -> str:
-    change, standing = one.change, one.standing
-    if one.reason == "change" and change is not None:
-        parts = ["", *causes(change, history.segments[one.segment])[:3]]
-        slots = {
-            "measure": called(one.measure),
+    """The pattern of the reason, with all that is known of what was judged."""
+    slots = {"gate": one.gate, "measure": called(one.measure)}
+    if one.before is not None:
+        unlike = _unlike(history.segments[one.segment], history.segments[one.before.segment])
+        slots |= {"unlike": unlike, "outcome": one.before.outcome, "reason": _reason(history, one.before)}
+    if change := one.change:
+        parts = ", ".join(causes(change, history.segments[one.segment])[:3])
+        slots |= {
             "size": size(change.delta, change.before, change.unit),
             "between": between(history, change),
-            "p": certainty(change.p),
+            "p": certainty(change.p) + (f"; {parts}" if parts else ""),
         }
-        return (
-            say("judged_change", **slots) + "; ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
-        )
-    if one.reason == "stands_out" and standing is not None and standing.stands_out is not None:
-        beyond = size(standing.stands_out, standing.last - standing.stands_out, standing.unit)
-        return say("judged_stands_out", measure=called(one.measure), size=beyond)
-    if one.reason == "new_segment" and one.before is not None:
-        unlike = _unlike(history.segments[one.segment], history.segments[one.before.segment])
-        return say(
-            "judged_new_segment",
-            unlike=unlike,
-            outcome=one.before.outcome,
-            reason=_reason(history, one.before),
-        )
-    if one.reason == "no_points":
-        return say("judged_no_points")
-    if one.reason == "no_measure":
-        return say("judged_no_measure", gate=f"{one.gate}", measure=called(one.measure))
-    if (
-        one.reason == "no_pinned"
-        or standing is None
-        or standing.delta is None
-        or standing.baseline is None
-        or one.limit is None
-    ):
-        return say("judged_no_pinned", gate=f"{one.gate}")
-    slots = {
-        "gate": f"{one.gate}", "size": size(standing.delta, standing.baseline, standing.unit), "limit": amount(one.limit, standing.unit)
-    }  # fmt: skip
-    if one.outcome != "passed":
-        return say("judged_exceeds" if one.outcome == "failed" else "judged_may_exceed", **slots)
-    newest = standing.last - standing.baseline
-    if newest > one.limit or standing.stands_out is not None:
-        slots |= {"points": f"{standing.points}", "newest": size(newest, standing.baseline, standing.unit)}
-        return say("judged_passed_alone", **slots)
-    return say("judged_passed", **slots)
+    if standing := one.standing:
+        unit, base = standing.unit, standing.baseline
+        if standing.stands_out is not None:
+            slots["beyond"] = size(standing.stands_out, standing.last - standing.stands_out, unit)
+        if one.limit is not None and base is not None:
+            slots |= {
+                "size": size(standing.delta, base, unit),
+                "limit": amount(one.limit, unit),
+                "points": f"{standing.points}",
+                "newest": size(standing.last - base, base, unit),
+            }
+    return say(f"judged_{one.reason}", **slots)
 
 
 # The document: what changed, what drifts, where everything stands.
@@ -339,82 +323,54 @@ def _reason(history: History, one: Judged) -> str:
 
 def _change(history: History, segment: Segment, one: ChangeFound) -> Section:
     """A change of level, what it is made of, and what to open."""
-    sized = Cell(
-        f"{called(one.measure)} {size(one.delta, one.before, one.unit)}",
-        tone="slower" if one.delta > 0 else "faster",
-    )
-    said: list[Block] = [Line([sized, f" {between(history, one)}, {certainty(one.p)}"])]
-    return _article(said, causes(one, segment), [Line([say("open"), opened(history, one)], "note")])
+    tone: Tone = "slower" if one.delta > 0 else "faster"
+    sized = Cell(f"{called(one.measure)} {size(one.delta, one.before, one.unit)}", tone=tone)
+    said: list[Span] = [sized, f" {between(history, one)}, {certainty(one.p)}"]
+    return _article(said, one, segment, Line([say("open"), opened(history, one)], "note"))
 
 
 def _drift(history: History, segment: Segment, one: DriftFound) -> Section:
-    return _article(
-        [Line([Cell(drift(history, one), tone="warn"), f", {certainty(one.p)}"])], causes(one, segment), []
-    )
+    return _article([Cell(drift(history, one), tone="warn"), f", {certainty(one.p)}"], one, segment)
 
 
-def _article(said: list[Block], parts: list[str], after: list[Block]) -> Section:
-    return Section(
-        "", "", [*said, *([Items([[text] for text in parts])] if parts else []), *after], look="change"
-    )
+def _article(said: list[Span], one: ChangeFound | DriftFound, segment: Segment, *after: Block) -> Section:
+    parts = [Items([[text] for text in causes(one, segment)])] if one.causes else []
+    return Section("", "", [Line(said), *parts, *after], look="change")
 
 
 def _found(history: History, segment: Segment, most: int | None = None) -> list[Block]:
     """Its changes of level, of many the newest, and its drifts."""
     found: list[Block] = [_change(history, segment, one) for one in segment.changes[:most]]
-    if most is not None and len(segment.changes) > most:
-        found.append(
-            Line(
-                [say("older_changes", count=units.counted(len(segment.changes) - most, "older change"))],
-                "note",
-            )
-        )
+    if older := len(segment.changes) - len(found):
+        found.append(Line([say("older_changes", count=units.counted(older, "older change"))], "note"))
     return found + [_drift(history, segment, one) for one in segment.drifts]
 
 
 def _standing(segment: Segment) -> list[Block]:
     """Where measures stand; a column that says nothing is left out."""
-    rows = [_standing_row(one) for one in segment.standings]
-    kept = [at for at in range(len(_STANDING)) if any(row[at] for row in rows)]
-    made = grid(
-        "standing",
-        [_STANDING[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        right=range(1, len(kept)),
-    )
-    return [replace(made, caption=say("standing"))] if rows else []
+    columns = {head: [write(one) for one in segment.standings] for head, write in _STANDING.items()}
+    shown = {head: texts for head, texts in columns.items() if any(texts)}
+    made = grid("standing", list(shown), list(zip(*shown.values(), strict=True)), right=range(1, len(shown)))
+    return [replace(made, caption=say("standing"))] if segment.standings else []
 
 
-def _standing_row(one: Standing) -> list[str]:
-    """A row of the table of where measures stand."""
-    base, *against = "", "", ""
-    if one.baseline is not None and one.delta is not None and one.low is not None and one.high is not None:
-        base = amount(one.baseline, one.unit)
-        against = [
-            size(one.delta, one.baseline, one.unit),
-            f"{signed(one.low, one.unit)} to {signed(one.high, one.unit)}",
-        ]
-    return [
-        called(one.measure),
-        base,
-        amount(one.level, one.unit),
-        *against,
-        str(one.points),
-        amount(one.last, one.unit),
-    ]
-
-
-_STANDING = ("measure", "pinned", "level", "since pinned", "95 % CI", "points", "newest")
+_STANDING: dict[str, Callable[[Standing], str]] = {
+    "measure": lambda one: called(one.measure),
+    "pinned": lambda one: amount(one.baseline, one.unit),
+    "level": lambda one: amount(one.level, one.unit),
+    "since pinned": lambda one: size(one.delta, one.baseline, one.unit),
+    "95 % CI": lambda one: " to ".join(
+        signed(end, one.unit) for end in (one.low, one.high) if end is not None
+    ),
+    "points": lambda one: str(one.points),
+    "newest": lambda one: amount(one.last, one.unit),
+}
 
 
 def markdown(history: History) -> str:
     """The summary that the page offers to copy."""
-    unlike = differences(history)
-    parts: list[Block] = [
-        _segment(history, one, words) for one, words in zip(history.segments, unlike, strict=True)
-    ]
     said = [Items([[text] for text in notes(history)])] if notes(history) else []
-    return document.markdown([Section("", headline(history), [*said, *parts])])
+    return document.markdown([Section("", headline(history), [*said, *_segments(history)])])
 
 
 def tone(history: History) -> str:
@@ -447,12 +403,10 @@ def beside(history: History, segments: Sequence[Segment]) -> Table:
     """The measures of two points beside each other, those that either of them has."""
     pair, rows = _pair(history, segments), []
     for name, (unit, points) in _measures(segments).items():
-        both = [points.get(at) for at in pair]
-        one, other = both
+        one, other = (points.get(at) for at in pair)
         if one is not None or other is not None:
-            delta = "" if one is None or other is None else size(other - one, one, unit)
-            texts = ("" if value is None else amount(value, unit) for value in both)
-            rows.append([shorten(name, 120), *texts, delta])
+            delta = None if one is None or other is None else other - one
+            rows.append([shorten(name, 120), amount(one, unit), amount(other, unit), size(delta, one, unit)])
     heads = [say("per_step"), *(commit(history.points[at]) for at in pair), "Delta"]
     made = grid("points", heads, rows[:LIMIT], right=(1, 2, 3), look="data sortable")
     return replace(made, caption=say("two_points"), left=len(rows[LIMIT:]), field="segments.series")
@@ -529,27 +483,22 @@ def render_terminal(history: History, console: Console) -> None:
     """Print what changed, what drifts, and where everything stands."""
     history = neutral(history)
     print_line(console, (headline(history), "bold"), indent=0)
-    unlike = differences(history)
-    parts = [
-        _segment(history, segment, words) for segment, words in zip(history.segments, unlike, strict=True)
-    ]
+    parts = _segments(history)
     if said := notes(history):
         parts.append(Section("", "Notes", [Line([Cell(text, tone="warn")]) for text in said]))
-    for one in parts:
-        print_heading(console, one.title)
-        print_document(console, one)
+    print_document(console, Section("", "", parts))
 
 
-def _segment(history: History, segment: Segment, unlike: str) -> Section:
-    first, last = (commit(history.points[segment.points[at]]) for at in (0, -1))
-    slots = {
-        "points": units.counted(len(segment.points), "point"),
-        "searched": f"{segment.searched}",
-        "first": first,
-        "last": last,
-    }
-    one = len(segment.points) == 1
-    said = [Line([say("segment_of_one" if one else "segment", **slots)], "note")]
-    if unlike:
-        said.append(Line([say("segment_unlike", unlike=unlike)], "note"))
-    return Section("", name(segment), [*said, *_found(history, segment, LISTED), *_standing(segment)])
+def _segments(history: History) -> list[Section]:
+    """What changed in each segment, and where it stands."""
+    found = []
+    for segment, unlike in zip(history.segments, differences(history), strict=True):
+        first, last = (commit(history.points[segment.points[at]]) for at in (0, -1))
+        slots = {"points": units.counted(len(segment.points), "point"), "searched": f"{segment.searched}"}
+        said = [
+            say("segment_of_one" if len(segment.points) == 1 else "segment", first=first, last=last, **slots)
+        ]
+        said += [say("segment_unlike", unlike=unlike)] if unlike else []
+        blocks = [*(Line([text], "note") for text in said), *_found(history, segment, LISTED)]
+        found.append(Section("", name(segment), [*blocks, *_standing(segment)]))
+    return found
