@@ -201,15 +201,15 @@ class Projection:
 
     def to_html(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the report, one offline page. Raises `TracediffError`: output-exists, output-folder-missing, ..."""
-        from tracediff.report.what_if import render_what_if_html
+        from tracediff.report.document import render_html
 
-        _write(path, render_what_if_html(self.result).encode(), overwrite)
+        _write(path, render_html(self.result).encode(), overwrite)
 
     def to_markdown(self) -> str:
         """Return the report as Markdown."""
-        from tracediff.report.what_if import render_what_if_markdown
+        from tracediff.report.document import render_markdown
 
-        return render_what_if_markdown(self.result)
+        return render_markdown(self.result)
 
     def __repr__(self) -> str:
         return f"<Projection: {_visible(self.sentence)}>"

@@ -18,7 +18,7 @@ from tracediff.comparison.sequential import confidence_sequence
 from tracediff.errors import TracediffError
 from tracediff.model import Tool
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
-from tracediff.report.bisect import render_bisect_markdown, render_bisect_terminal
+from tracediff.report.document import render_markdown, render_terminal
 
 Noise = Callable[[np.random.Generator], Callable[[int], np.ndarray]]
 
@@ -185,13 +185,13 @@ def test_names_of_commits_are_text_and_nothing_else() -> None:
         tool=Tool("tracediff", "0"), measure="step", good=hostile, bad=hostile, commits=1, error=0.05, max_pairs=3,
         outcome="found", ends=probe, probes=[probe], culprits=[hostile], parent=probe,
     )  # fmt: skip
-    text = render_bisect_markdown(found)
+    text = render_markdown(found)
     assert "<script>" not in text.replace("\\<", "")  # escaped
     assert "[link](http" not in text
     assert not {"\x1b", "\u202e"} & set(text)
     console = Console(width=120)
     with console.capture() as printed:
-        render_bisect_terminal(found, console)
+        render_terminal(found, console)
     assert not {"\x1b", "\u202e"} & set(printed.get())
 
 

@@ -21,8 +21,9 @@ from tracediff.history.model import CauseChange
 from tracediff.history.points import Point
 from tracediff.history.policy import judge
 from tracediff.model import encode
+from tracediff.report.document import render_terminal
 from tracediff.report.escape import markdown_prose
-from tracediff.report.history import called, causes, headline, outcome, render_html, render_terminal
+from tracediff.report.history import called, causes, headline, outcome, render_html
 
 
 def with_machines(points: list[Point]) -> list[Point]:
@@ -142,7 +143,7 @@ def test_its_json_is_rendered_again(tmp_path):
     done = CliRunner().invoke(cli, ["report", str(saved), "--html", str(page), "--md", str(text), "-q"])
     assert done.exit_code == 0, done.output
     assert page.read_text(encoding="utf-8") == render_html(found)
-    assert text.read_text(encoding="utf-8").startswith(f"# {markdown_prose(headline(found))}\n")
+    assert f"\n\n**{markdown_prose(headline(found))}**\n" in text.read_text(encoding="utf-8")
 
 
 def test_segments_and_links_are_on_the_page(page):

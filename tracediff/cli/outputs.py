@@ -81,16 +81,15 @@ ALONE = (
     ),
     Kind(
         "what-if", "model.result:WhatIf", "says what a step would take", "what a step would take",
-        {"html": "report.what_if:render_what_if_html", "md": "report.what_if:render_what_if_markdown"},
-        "report.what_if:render_what_if_terminal", cut=False,
+        {"html": "report.document:render_html", "md": "report.document:render_markdown"}, "report.document:render_terminal", cut=False,
     ),
     Kind(
         "bisect", "model.bisect:Bisect", "is a search for a commit", "a search for a commit",
-        {"md": "report.bisect:render_bisect_markdown"}, "report.bisect:render_bisect_terminal", cut=False,
+        {"md": "report.document:render_markdown"}, "report.document:render_terminal", cut=False,
     ),
     Kind(
         "history", "history.model:History", "is a history", "a history",
-        {"html": "report.history:render_html", "md": "report.history:markdown"}, "report.history:render_terminal", cut=False,
+        {"html": "report.history:render_html", "md": "report.document:render_markdown"}, "report.document:render_terminal", cut=False,
     ),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in (COMPARISON, *ALONE)}

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from rich.console import Console
-
 from tracediff.formats.recognise import counted
 from tracediff.model.bisect import Bisect, BisectCommit, BisectProbe
 from tracediff.report import units
 from tracediff.report.amounts import COMMIT, NAME, PAGE
 from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, grid
-from tracediff.report.console import print_document
-from tracediff.report.document import markdown
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.stats.rules import NEARLY
 
@@ -157,13 +153,3 @@ def document(found: Bisect) -> Section:
     if why:
         parts.append(Section("", "Why commits were skipped", [Items([[line] for line in why])]))
     return Section("", "Which commit", parts)
-
-
-def render_bisect_markdown(report: Bisect) -> str:
-    """Return the report."""
-    return markdown([document(neutral(report))])
-
-
-def render_bisect_terminal(report: Bisect, console: Console) -> None:
-    """Print the report."""
-    print_document(console, document(neutral(report)))

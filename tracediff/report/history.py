@@ -1,4 +1,4 @@
-"""A history in words: on a terminal and as one offline page."""
+"""A history in words: a document, and one offline page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
 from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged, exit_code
-from tracediff.report import document, names, units
+from tracediff.report import names, units
 from tracediff.report.amounts import COMMIT, LIMIT, LISTED, NAME, NAMED
 from tracediff.report.blocks import (
     Block,
@@ -24,12 +22,13 @@ from tracediff.report.blocks import (
     Link,
     Section,
     Span,
+    Strong,
     Table,
     Tone,
     facts,
     grid,
 )
-from tracediff.report.console import print_document, print_line
+from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten
 from tracediff.report.grammar import say
 from tracediff.report.markdown import report_link
@@ -367,10 +366,10 @@ _STANDING: dict[str, Callable[[Standing], str]] = {
 }
 
 
-def markdown(history: History) -> str:
-    """The summary that the page offers to copy."""
-    said = [Items([[text] for text in notes(history)])] if notes(history) else []
-    return document.markdown([Section("", headline(history), [*said, *_segments(history)])])
+def document(history: History) -> Section:
+    """What changed first, what to know, then each segment: also the summary that the page offers to copy."""
+    said = [Items([[text] for text in notes(history)], "warn")] if notes(history) else []
+    return Section("", "History", [Line([Strong(headline(history))], "first"), *said, *_segments(history)])
 
 
 def tone(history: History) -> str:
@@ -438,7 +437,7 @@ def render_html(history: History) -> str:
     reading = Section("reading", "How to read this", [facts("terms", [(term, [Cell(text)]) for term, text in _TERMS], look="terms")], menu="How to read")  # fmt: skip
     page = Page(
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
-        sections=[levels, *programs, reading], tool=history.tool, comment=markdown(history), skip="history",
+        sections=[levels, *programs, reading], tool=history.tool, comment=markdown([document(history)]), skip="history",
     )  # fmt: skip
     return render(page, [], ["history.css"])
 
@@ -477,16 +476,6 @@ _TERMS = (
     ("slow drift", "A slope that all levels share. No single step shows it."),
     ("segment", "Points of one program, machine and configuration. Points of two segments are never compared."),
 )  # fmt: skip
-
-
-def render_terminal(history: History, console: Console) -> None:
-    """Print what changed, what drifts, and where everything stands."""
-    history = neutral(history)
-    print_line(console, (headline(history), "bold"), indent=0)
-    parts = _segments(history)
-    if said := notes(history):
-        parts.append(Section("", "Notes", [Line([Cell(text, tone="warn")]) for text in said]))
-    print_document(console, Section("", "", parts))
 
 
 def _segments(history: History) -> list[Section]:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
-
 from tracediff.formats.recognise import counted
 from tracediff.model.causes import CATEGORIES, SURELY
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfPhase
-from tracediff.report import page, units
+from tracediff.report import units
 from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import Block, Code, Items, Line, Section, Span, Strong, Table, grid
 from tracediff.report.causes import CAUSES
-from tracediff.report.console import print_document
-from tracediff.report.document import markdown
-from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE
 
@@ -136,18 +131,3 @@ def document(found: WhatIf) -> Section:
         said = [[Code(one.slug), f": {one.message}"] for one in found.warnings]
         parts.append(Section("", "Warnings", [Items(said)]))
     return Section("", "What if", parts)
-
-
-def render_what_if_markdown(report: WhatIf) -> str:
-    """Return the report."""
-    return markdown([document(neutral(report))])
-
-
-def render_what_if_html(report: WhatIf) -> str:
-    """Return the page."""
-    return page.document([document(neutral(report))])
-
-
-def render_what_if_terminal(report: WhatIf, console: Console) -> None:
-    """Print the report."""
-    print_document(console, document(neutral(report)))
