@@ -342,7 +342,7 @@ def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
     return replace(made, rows=listed, heads=heads)
 
 
-_PHASE_LOOKS = {"Verdict": "spare", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
+_PHASE_LOOKS = {"Verdict": "verdict", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
 
 
 def phases_in_text(report: Result) -> Table:
@@ -391,7 +391,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     def made(shown: rows.Shown[KernelRow], name: str, *, told: bool) -> Table:
         places = [one.places[id(row)] for row in shown.rows]
         out = kernel_table(
-            report, shown.rows, places, len(shown.rows), one.rows, per, anchors=first, depth=1 if told else 2
+            report, shown.rows, places, len(shown.rows), one.rows, anchors=first, depth=1 if told else 2
         )
         caption = remarks.kernels_listed(report, shown.rows, one.phase)
         return replace(out, name=name if first else f"{name} {per}", left=shown.left_out, caption=caption)
@@ -411,7 +411,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
 
 
 def kernel_table(
-    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, every: Sequence[KernelRow], per: str = "", *, anchors: bool = True, depth: int = 1
+    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, every: Sequence[KernelRow], *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
     """Kernels with what they open to. places: their rows in the result; every: all kernels of that step."""
     called, peaks = names.kernels(found[:limit], width=112), remarks.of_peak(report)
@@ -427,7 +427,7 @@ def kernel_table(
         "kernel_time": fields.kernel_time(every),
     }
     return table(
-        report, "kernels", found, per=per, known=known, limit=limit, ordered=True, depth=depth,
+        report, "kernels", found, known=known, limit=limit, ordered=True, depth=depth,
         ids=lambda row: f"kernel-{number[id(row)]}" if anchors else "",
     )  # fmt: skip
 
