@@ -18,7 +18,7 @@ from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.units import counted, prose, size
 from tracediff.stats.rules import MOSTLY
-from tracediff.trace.threads import awaits
+from tracediff.trace.threads import OUTSIDE, awaits
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ CAUSES: dict[str, CauseWords] = {
                    "move the holder's work to another process, or release the GIL in it"),
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#8b4a6a",
                    "The launching thread was doing anything else, named by its innermost range.",
-                   "profile the host code {place} (for Python: py-spy), or add finer ranges there"),
+                   "profile the host code {place} (for Python: py-spy), or add NVTX ranges there"),
         CauseWords("unattributed", "unattributed", "unattributed", "unknown", "#858c96", "#7c848f",
                    "No launch row, or that kind of trace was not captured.",
                    "capture the CUDA API as well (nsys -t cuda, ProfilerActivity.CUDA) so that idle time finds its cause"),
@@ -96,9 +96,6 @@ CAUSES: dict[str, CauseWords] = {
                    next="run both sides with the same requests and arrival times before comparing totals"),
     )
 }  # fmt: skip
-
-
-OUTSIDE = "outside any range"
 
 
 # Advice where the cause's own cannot help.
@@ -233,15 +230,13 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         return _placed(say("named_graphs", before=before, after=after), place if of_list else "")
     if facts.launched:
         slots = _both(facts.launched) | {"range": where.range or "", "per": facts.per}
-        if facts.synchronised is None:
-            return say("named_launched", **slots)
-        calls = facts.synchronised
-        more = {
-            "api": calls.api,
-            "calls_before": _count(calls.baseline),
-            "calls_after": _count(calls.candidate),
-        }
-        return say("named_launched_calls", **slots, **more)
+        text, calls = say("count_kernels_in", **slots), facts.synchronised
+        if calls is None:
+            return text
+        before, after = _count(calls.baseline), _count(calls.candidate)
+        return say(
+            "named_launched_calls", launched=text, api=calls.api, calls_before=before, calls_after=after
+        )
     if facts.code_loads:
         loads = facts.code_loads
         slots = {"api": loads.api, "per": facts.per, **_both(loads)}
@@ -418,9 +413,7 @@ def _idle(
     """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
     place, api, thread = where.range or "", where.api or "", where.thread or ""
     unannotated = cause == "host_work" and place.startswith(OUTSIDE)
-    pattern = f"idle_{cause}"
-    if unannotated:
-        pattern = "idle_unannotated" if place == OUTSIDE else "idle_between"
+    pattern = "idle_unannotated" if unannotated else f"idle_{cause}"
     if cause == "launch_api" and copies:
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
     elif host_only and cause in ("host_sync", "gil_wait"):
@@ -435,7 +428,7 @@ def _idle(
     if ROWS[cause].calls and api and not (short and place and cause != "host_api"):
         called = say("and_other_calls", api=api) if where.other_calls else api
         what = say("idle_call" if cause == "host_sync" else "idle_in_call", what=what, api=called)
-    return _placed(what, at(place).removeprefix(OUTSIDE) if unannotated else at(place))
+    return _placed(what, at(place))
 
 
 def _placed(what: str, place: str) -> str:
@@ -482,9 +475,9 @@ def the_thread(role: str) -> str:
 
 
 def at(place: str) -> str:
-    """`in RANGE`; of what lies outside any range `between A and B`, `between two A`."""
-    if not place:
-        return ""
+    """`in RANGE`; of what lies in none `between A and B`, `between two A`, of a thread without ranges that none covers it."""
+    if not place or place == OUTSIDE:
+        return say("in_no_range") if place else ""
     if not place.startswith(OUTSIDE):
         return say("in_range", range=place)
     beside = place.removeprefix(f"{OUTSIDE}, ")

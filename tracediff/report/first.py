@@ -135,7 +135,7 @@ def what(result: Result) -> str:
     slots |= {"side": stops.side, "stop": units.prose([stops.stop_ns]).size(stops.stop_ns)}
     if stops.every:
         return say("regular", every=units.ordinal(stops.every), **slots)
-    return say("stops", count=f"{stops.count}", total=f"{stops.total}", **slots)
+    return say("stops", count=f"{stops.count}", **slots)
 
 
 def _one_capture(result: Result) -> bool:

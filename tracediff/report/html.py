@@ -39,7 +39,7 @@ def render_html(result: Result) -> str:
         said=[Line([text]) for text in others],
         measured=[
             sections.phases(result, phase_table.lines(result)),
-            Line([" ".join([typical, *workloads.compared(result)])], "note"),
+            Line([" ".join([typical, workloads.mix_note(result), *workloads.compared(result)])], "note"),
             *_problems(result),
         ],
         columns=[_fall(result), findings.first(result)],

@@ -106,11 +106,6 @@ def _note(finding: Finding, unit: str) -> str:
         notes.append(say("no_collection", side=side))
     elif finding.cause == "batch_mix":
         notes.append(say("apart_from_others"))
-    elif (
-        facts.match not in ("", "exact", "added", "removed", "more", "fewer", "mixed", "replaced")
-        and facts.confidence < NEARLY
-    ):
-        notes.append(say("uncertain_match", confidence=f"{facts.confidence:.2f}"))
     if facts.rare is not None:
         notes.append(_rare(finding))
     if facts.allocations:
@@ -152,17 +147,14 @@ def _without(finding: Finding) -> Iterator[str]:
 
 
 def _rare(finding: Finding) -> str:
-    """In how many steps per run, and what the typical step has of it."""
+    """In which part of the steps, and what the typical step has of it."""
     rare = finding.facts.rare
     if rare is None:
         return ""
-    runs = len(finding.evidence.runs_baseline_ns) or 1, len(finding.evidence.runs_candidate_ns) or 1
     sides = ((rare.baseline_steps, rare.baseline_of), (rare.candidate_steps, rare.candidate_of))
-    before, after = (
-        f"{some * many:,.0f} of {of * many:,.0f}" for (some, of), many in zip(sides, runs, strict=True)
-    )
+    shares = units.arrow(units.share(*one) for one in sides)
     typical = units.prose([rare.typical_delta_ns]).signed(rare.typical_delta_ns)
-    return say("rare_steps", baseline=before, candidate=after, typical=typical)
+    return say("rare_steps", shares=shares, typical=typical)
 
 
 def _waiting(wait: WaitFact, late: int | None) -> str:

@@ -305,9 +305,8 @@ def _sides(one: PhaseTimes) -> list[tuple[str, Any]]:
 def _strata(report: Report) -> Section | None:
     parts: list[Block] = []
     if report.strata:
-        parts += [Line([text]) for text in (workloads.left_out(report) if _two(report) else [])]
         if isinstance(report, Result):
-            parts += [_lead(text) for text in [workloads.mix_note(report)] if text]
+            parts += [Line([text]) for text in workloads.left_out(report)]
         else:
             parts.append(_lead(say("lead_strata", step="step", share=units.share(report.step.time_in_mean))))
         parts.append(table(report, "strata", report.strata, look="data sortable", depth=2))

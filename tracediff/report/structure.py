@@ -9,7 +9,7 @@ from tracediff.kernels.names import collective, short
 from tracediff.model import Finding, Result, StructureRow
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
-from tracediff.report.causes import KINDS, brief
+from tracediff.report.causes import KINDS, brief, named
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
@@ -55,6 +55,8 @@ def brief_of(result: Result) -> list[str]:
         text = sentence(one, alike)
         if timed := next((finding for finding in causes if _holds(finding, one)), None):
             causes.remove(timed)
+            several = one.kind == "kernel" and short(one.name) != timed.where.kernel
+            text = named(timed) if several else text  # the counts of a cause are said once
             text = say("count_time", count=text, change=prose.signed(timed.delta_ns))
         said.append(text)
     return said
@@ -143,17 +145,9 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     if row.kind == "memory":
         return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
     if row.rate or (row.kind == "ranges" and _rarer(row)):
-        any_of = (
-            f"{some} of {steps}"
-            for some, steps in (
-                (row.baseline_any, row.baseline_steps),
-                (row.candidate_any, row.candidate_steps),
-            )
-        )
-        one, other = any_of
-        return say(
-            "count_rate", **slots | {"name": row.name or _PLAIN[row.kind], "before": one, "after": other}
-        )
+        sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
+        shares = units.arrow(units.share(*one) for one in sides)
+        return say("count_rate", name=row.name or _PLAIN[row.kind], shares=shares)
     if row.kind == "ranges":
         return say("count_range", **slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})

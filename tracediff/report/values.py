@@ -237,7 +237,7 @@ class _Filled:
             for before, after, row in zip(*self.sides, self.rows, strict=True)
         ]
         if kind == "times":
-            heads += [Head("", scale.unit, group, "delta", True), Head("", "", group, "change", True)]
+            heads += [Head("", scale.unit, group, "delta", True), Head("", "", "", "change", True)]
             for place, row in enumerate(self.rows):
                 before, after = (side[place] for side in self.sides)
                 cells[place] += difference(

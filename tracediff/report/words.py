@@ -20,8 +20,10 @@ from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
-from tracediff.report.causes import CAUSES, OUTSIDE, at, part_kinds
+from tracediff.report.causes import CAUSES, at, part_kinds
 from tracediff.report.grammar import say
+from tracediff.stats.rules import NEARLY
+from tracediff.trace.threads import OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,9 @@ def evidence(finding: Finding, result: Result) -> str:
     """How sure a cause is: `confirmed`, `may be noise`."""
     if result.verdict == "not_comparable":
         return "not judged"
-    return "as measured" if finding.cause == "batch_mix" else LEVELS[finding.level][0]
+    facts, level = finding.facts, "as measured" if finding.cause == "batch_mix" else LEVELS[finding.level][0]
+    guessed = facts.match in ("name", "template", "sequence", "fused", "split") and facts.confidence < NEARLY
+    return say("matched", level=level) if guessed else level
 
 
 def finding_scale(findings: list[Finding]) -> units.Scale:

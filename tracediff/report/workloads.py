@@ -157,7 +157,6 @@ def mix_note(result: Result) -> str:
     if all(prose.size(raw) == prose.size(equal) for raw, equal in shown):
         return ""
     parts = {
-        "raw_equal": mix.speed_ns,
         "raw_mix": mix.batch_mix_ns,
         "raw_first_uses": mix.first_uses_ns,
         "raw_left": mix.not_compared_ns,
@@ -171,7 +170,10 @@ def mix_note(result: Result) -> str:
         return ""
     both = prose.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
     change = prose.signed(mix.candidate_raw_ns - mix.baseline_raw_ns)
-    return say("raw_means", step=words.unit(result), both=both, change=change, parts=", ".join(said))
+    equal = prose.signed(mix.speed_ns)
+    return say(
+        "raw_means", step=words.unit(result), both=both, change=change, equal=equal, parts=", ".join(said)
+    )
 
 
 def compared(result: Result) -> list[str]:

@@ -13,7 +13,7 @@ from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import NAMED
-from tracediff.report.causes import OUTSIDE, part_named
+from tracediff.report.causes import part_named
 from tracediff.report.escape import shorten
 from tracediff.report.pictures.style import (
     FAINT,
@@ -30,6 +30,7 @@ from tracediff.report.pictures.style import (
     room,
 )
 from tracediff.stats.rules import LITTLE
+from tracediff.trace.threads import OUTSIDE
 
 TITLE = "Causes of the step time"
 STEPS = ("step", "typical")  # kinds of the root

@@ -6,7 +6,6 @@ from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
 from tracediff.report.amounts import NAMED
-from tracediff.report.causes import OUTSIDE
 from tracediff.report.grammar import say
 from tracediff.report.pictures.style import (
     AXIS,
@@ -23,6 +22,7 @@ from tracediff.report.pictures.style import (
     tick,
 )
 from tracediff.stats.rules import LITTLE
+from tracediff.trace.threads import OUTSIDE
 
 TITLES = {"typical": "Where the typical step diverges", "worst": "Where the longest step diverges"}
 
