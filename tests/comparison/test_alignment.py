@@ -391,16 +391,16 @@ def test_ranks():
 def test_groups_of_ranks():
     """Two groups of two in the second export of a run, whose first rank is number 4; rank 5 makes rank 4 wait, 6 and 7 come together."""
     waits = table(
-        "side rank members calls wait_ns caused_ns", (0, 0, [0, 1], "ncclAllReduce", 40, 0), (0, 1, [0, 1], "ncclAllReduce", 0, 40),
-        (0, 2, [2, 3], "ncclRecv", 0, 0), (0, 3, [2, 3], "ncclRecv", 0, 0), (1, 0, [0, 1], "ncclAllReduce", 80, 0), (1, 1, [0, 1], "ncclAllReduce", 16, 80),
-        (1, 2, [], "", 99, 0),
+        "side rank members group calls wait_ns caused_ns", (0, 0, [0, 1], "tp", "ncclAllReduce", 40, 0), (0, 1, [0, 1], "tp", "ncclAllReduce", 0, 40),
+        (0, 2, [2, 3], "", "ncclRecv", 0, 0), (0, 3, [2, 3], "", "ncclRecv", 0, 0), (1, 0, [0, 1], "tp", "ncclAllReduce", 80, 0), (1, 1, [0, 1], "tp", "ncclAllReduce", 16, 80),
+        (1, 2, [], "", "", 99, 0),
     )  # fmt: skip
     first = pl.DataFrame({"side": [0, 1], "run": [0, 0], "part": [0, 0], "first_rank": [4, 4]})
     found = rows("aligned_group", collectives=waits, first_rank=first)
     # half a step a row of the baseline, which has four ranks: 40 x 0.5 x 4; a quarter of the candidate's three: 96 x 0.25 x 3
     assert [tuple(row.values()) for row in found] == [
-        ([4, 5], "ncclAllReduce", 80, 72, 5, 5, 80, 60),
-        ([6, 7], "ncclRecv", 0, None, 6, None, 0, None),
+        ([4, 5], "tp", "ncclAllReduce", 80, 72, 5, 5, 80, 60),
+        ([6, 7], "", "ncclRecv", 0, None, 6, None, 0, None),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -233,74 +234,98 @@ def common_sequences(
 
 # NCCL across ranks.
 
-_COLLECTIVES: dict[str, Any] = {"rank": pl.Int64, "stratum": pl.Int64, "members": pl.List(pl.Int64), "calls": pl.String, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
+_COLLECTIVES: dict[str, Any] = {"rank": pl.Int64, "stratum": pl.Int64, "members": pl.List(pl.Int64), "group": pl.String, "calls": pl.String, "wait_ns": pl.Int64, "transfer_ns": pl.Int64, "count": pl.Int64,
            "caused_ns": pl.Int64}  # fmt: skip
 
 
-# rank and step of the export alone, number: of the step by its label; comm: '' where the communicator is not known
+# rank and step of the export alone, number: of the step by its label; comm: '' where the communicator is not known; group: its name
 _ARRIVALS: dict[str, Any] = {"rank": pl.Int64, "step": pl.Int64, "number": pl.Int64, "stratum": pl.Int64, "comm": pl.String,
-           "calls": pl.String, "reduces": pl.Boolean, "start": pl.Int64, "end": pl.Int64}  # fmt: skip
+           "group": pl.String, "calls": pl.String, "reduces": pl.Boolean, "start": pl.Int64, "end": pl.Int64}  # fmt: skip
 
 
 _COMMUNICATORS = """
-SELECT comm, string_agg(DISTINCT text, ', ' ORDER BY text) AS calls
-FROM nccl_call JOIN range_text ON label = name WHERE comm IS NOT NULL GROUP BY comm ORDER BY comm
+SELECT comm, max("group") AS "group" FROM nccl_call WHERE comm IS NOT NULL GROUP BY comm ORDER BY comm
 """
 _IN_GROUP = """
 SELECT start_ns, end_ns, comm, text FROM nccl_call JOIN range_text ON label = name WHERE tid = ? ORDER BY start_ns, comm, text
 """
-# What calls without a communicator are counted as: the k-th of such a kind is the same collective on every rank, if their ends say so.
+# What sends and receives are, by what is launched together.
 SENDS, EXCHANGES = "ncclSend or ncclRecv", "ncclSend and ncclRecv"
+_GROUP_END = "ncclGroupEnd"
 _UNKNOWN = "?"  # before the kind of calls that stands for their communicator
 
 
-def communicators(capture: Capture, launches: Launches) -> tuple[Ints, list[str], list[str]]:
-    """Of each launching call inside a call into NCCL its communicator, -1 not in one; of each communicator its calls, and its own name.
+@dataclass(frozen=True)
+class Communicators:
+    """The communicators of an export.
 
-    In ncclGroupEnd, which names none, it is that of the last call before it. Where the export names none at all, the kind of calls
-    stands for it, see `_kinds`; its name begins with `_UNKNOWN`.
+    of_launch: of each launching call inside a call into NCCL its communicator, -1 not in one. Of each communicator its own name, the
+    group's as the program calls it ('' not at all), and its calls. Where the export names none at all, the kind of calls stands for it:
+    the k-th of such a kind is the same collective on every rank, if their ends say so; its name begins with `_UNKNOWN`.
     """
+
+    of_launch: Ints
+    names: list[str]
+    groups: list[str]
+    calls: list[str]
+
+
+def communicators(capture: Capture, launches: Launches) -> Communicators:
+    """In ncclGroupEnd, which names none, it is that of the last call before it."""
     found = np.full(len(launches.start), -1, np.int64)
     if capture.coverage["nccl"] != "captured":
-        return found, [], []
+        return Communicators(found, [], [], [])
     known = frame(capture.db, _COMMUNICATORS)
-    names, called = known["comm"].to_list(), known["calls"].to_list()
+    names, groups = known["comm"].to_list(), known["group"].to_list()
     number, says = {comm: at for at, comm in enumerate(names)}, bool(names)
+    called: list[set[str]] = [set() for _ in names]
     for tid in distinct(launches.tid):
         calls = frame(capture.db, _IN_GROUP, [tid])
-        kinds = [None] * len(calls) if says else _kinds(calls["text"].to_list())
-        for kind in sorted({kind for kind in kinds if kind} - {*called}):
-            number[_UNKNOWN + kind] = len(names)
-            names.append(_UNKNOWN + kind)
-            called.append(kind)
+        kinds = _kinds(calls["text"].to_list())
         spelled = [
             comm or (kind and _UNKNOWN + kind) for comm, kind in zip(calls["comm"], kinds, strict=True)
         ]
+        for one in [] if says else sorted({one for one in spelled if one} - number.keys()):
+            number[one] = len(names)
+            names.append(one)
+            groups.append("")
+            called.append(set())
         comm = np.array([-1, *(number.get(one, -1) for one in spelled)], np.int64)
         last = comm[np.maximum.accumulate(np.where(comm >= 0, np.arange(len(comm)), 0))]
+        ends = (calls["text"] == _GROUP_END).to_numpy()
+        for at in np.flatnonzero((comm[1:] >= 0) | (ends & (last[1:] >= 0))).tolist():
+            called[last[at + 1]].add(kinds[at])
         until = np.append(0, np.maximum.accumulate(calls["end_ns"].to_numpy()))
         mine = launches.tid == tid
         at = np.searchsorted(calls["start_ns"].to_numpy(), launches.start[mine], side="right")
         found[mine] = np.where(launches.start[mine] < until[at], last[at], -1)
-    return found, called, names
+    return Communicators(found, names, groups, [_spelled(kinds) for kinds in called])
 
 
-def _kinds(calls: list[str]) -> list[str | None]:
-    """Of each call of a thread, in their order, its kind: its name, of sends and receives what their group does, None of others.
+def _kinds(calls: list[str]) -> list[str]:
+    """Of each call of a thread, in their order, its kind: its name, of sends and receives what their group does, '' of what launches nothing.
 
     A rank of an all-to-all sends to as many ranks as it receives from, itself among them; a stage of a pipeline to one.
     """
-    kinds: list[str | None] = []
+    kinds: list[str] = []
     sends = receives = 0
     for call in calls:
-        sends, receives = sends + (call == "ncclSend"), receives + (call == "ncclRecv")
-        if call == "ncclGroupStart":
+        if call in ("ncclSend", "ncclRecv"):
+            sends, receives = sends + (call == "ncclSend"), receives + (call == "ncclRecv")
+            kinds.append(SENDS)
+        elif call == _GROUP_END and sends + receives:
+            kinds.append(EXCHANGES if sends == receives >= 2 else SENDS)
+        else:
+            kinds.append("" if call.startswith(("ncclGroup", "ncclComm")) else call)
+        if call in ("ncclGroupStart", _GROUP_END):
             sends = receives = 0
-        exchange = sends == receives >= 2
-        of_group = call in ("ncclSend", "ncclRecv") or (call == "ncclGroupEnd" and sends + receives > 0)
-        plain = None if call.startswith(("ncclGroup", "ncclComm")) else call
-        kinds.append((EXCHANGES if exchange else SENDS) if of_group else plain)
     return kinds
+
+
+def _spelled(kinds: set[str]) -> str:
+    """The calls of a communicator in one text: an all-to-all is made of sends and receives."""
+    parts = {SENDS} if EXCHANGES in kinds else set()
+    return ", ".join(sorted(kinds - parts - {""}))
 
 
 # Ranks of one communicator end a collective together: differences of ends on one machine, see execution/clocks.py.
@@ -312,21 +337,18 @@ def arrivals(
     units: list[Unit],
     swept: list[Sweep],
     periods: pl.DataFrame,
-    groups: tuple[Ints, list[str], list[str]],
+    groups: Communicators,
     keys: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Each communication kernel of whole periods: columns of `_ARRIVALS`, by rank and start.
-
-    groups: see `communicators`; their calls are '' where the communicator is not known, as in a CUDA graph.
-    """
+    """Each communication kernel of whole periods: columns of `_ARRIVALS`, by rank and start; '' where its communicator is not known, as in a CUDA graph."""
     frames, first = [pl.DataFrame(schema=_ARRIVALS)], 0
     reduces = np.array([collective(name)[0] == "all-reduce" for name in keys["name"]], np.bool_)
-    calls = pl.Series(["", *groups[1]], dtype=pl.String)
+    of = [pl.Series(["", *texts], dtype=pl.String) for texts in (groups.names, groups.groups, groups.calls)]
     for unit, one in zip(units, swept, strict=True):
         comm = np.flatnonzero(unit.kind[one.inside] == COMM)
         index = comm + one.inside.start
         # what a graph launches was put into it by calls of another time
-        group = np.where(unit.graph[index], -1, picked(groups[0], unit.launch[index]))
+        group = np.where(unit.graph[index], -1, picked(groups.of_launch, unit.launch[index]))
         ops = pl.DataFrame(
             {
                 "rank": np.full(len(index), unit.rank, np.int64),
@@ -337,8 +359,8 @@ def arrivals(
                 "end": unit.end[index],
             }
         )
-        names = [pl.Series(of, dtype=pl.String).gather(group + 1) for of in (["", *groups[2]], calls)]
-        ops = ops.with_columns(comm=names[0], calls=names[1]).join(
+        spelled = [texts.gather(group + 1) for texts in of]
+        ops = ops.with_columns(comm=spelled[0], group=spelled[1], calls=spelled[2]).join(
             periods.select("period", "step", "number", "stratum"),
             on="period",
             how="left",
@@ -355,9 +377,9 @@ def counted(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def collective_waits(ops: pl.DataFrame) -> pl.DataFrame:
-    """Arrivals of all ranks of a program -> stratum, rank, members, calls -> wait_ns, transfer_ns, count, caused_ns.
+    """Arrivals of all ranks of a program -> stratum, rank, members, group, calls -> wait_ns, transfer_ns, count, caused_ns.
 
-    caused_ns: what the others waited while the rank was the last. members: the ranks of a group, calls: what they call; empty where
+    caused_ns: what the others waited while the rank was the last. members: the ranks of a group, group: its name, calls: what they call; empty where
     neither the communicator is known nor do all ranks end calls of a kind together. A rank waits from its own start until the last rank's start; the rest is transfer. Needs
     one clock for all ranks, and all of them: the last one to come may be any.
     """
@@ -380,6 +402,7 @@ def collective_waits(ops: pl.DataFrame) -> pl.DataFrame:
     named = known | ((pl.col("comm") != "") & pl.col("near"))
     ops = ops.with_columns(
         members=pl.when(named).then(pl.col("members")).otherwise(pl.lit([], pl.List(pl.Int64))),
+        group=pl.when(named).then(pl.col("group")).otherwise(pl.lit("")),
         calls=pl.when(named).then(pl.col("calls")).otherwise(pl.lit("")),
     )
     ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
@@ -389,14 +412,14 @@ def collective_waits(ops: pl.DataFrame) -> pl.DataFrame:
     )
     ops = ops.with_columns(caused=pl.when(late).then(pl.col("wait").sum().over(together)).otherwise(0))
     return (
-        ops.group_by("stratum", "rank", "members", "calls")
+        ops.group_by("stratum", "rank", "members", "group", "calls")
         .agg(
             wait_ns=pl.col("wait").sum(),
             transfer_ns=(pl.col("end") - pl.col("start") - pl.col("wait")).sum(),
             count=pl.len().cast(pl.Int64),
             caused_ns=pl.col("caused").sum(),
         )
-        .sort("stratum", "rank", "members", "calls")
+        .sort("stratum", "rank", "members", "group", "calls")
         .select(*_COLLECTIVES)
     )
 

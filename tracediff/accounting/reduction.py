@@ -150,9 +150,9 @@ class Reduction:
     gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
     active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `walk.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps
-    arrivals   rank, step, number, stratum, comm ('' not known), calls, reduces (an all-reduce), start, end: every communication kernel of whole
+    arrivals   rank, step, number, stratum, comm ('' not known), group, calls, reduces (an all-reduce), start, end: every communication kernel of whole
                periods, in order of rank and start; empty where ranks of the export were left out
-    collectives stratum, rank, members (ranks of its group), calls (of NCCL in it) -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
+    collectives stratum, rank, members (ranks of its group), group (its name), calls (of NCCL in it) -> wait_ns, transfer_ns, count, caused_ns (waits of others for this rank)
     layers     period, key, layer -> count, share_ns: `kernels` divided by layer, '' where none is known; empty where none is of the export
     layer_sources graph (of graphs, or launched alone), source (accounting.layers.SOURCES) -> count, ns (share_ns)
     sequences  phase -> the most common op sequences of its steps on the first device, most steps first, 8 at most

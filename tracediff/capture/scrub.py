@@ -48,6 +48,7 @@ from tracediff.formats.kineto import (
     frame_name,
     inputs,
     marked,
+    message,
     nanoseconds,
     not_kineto,
     of_memory,
@@ -635,7 +636,8 @@ def _row(event: Event, cleaner: Cleaner) -> Row | None:
     else:
         name = cleaner.clean(name)
     where = [cleaner.clean(one, path=True) if isinstance(one, str) else one for one in (event.pid, event.tid)]
-    told = (*arguments(event), *(inputs(event) or {}).items())
+    sent = msgspec.to_builtins(message(event, cleaner.clean)) or {}
+    told = (*arguments(event), *(inputs(event) or {}).items(), *sent.items())
     return event.cat, name, *where, start, nanoseconds(event.dur) or 0, told
 
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -867,17 +867,23 @@ def explain_collectives(
     for one in findings:
         if one.cause == "comm" and one.delta_ns > 0:
             where = msgspec.structs.replace(one.where, rank=late)
-            kind = _exchange(groups) if "SendRecv" in (one.where.kernel or "") else ""
-            facts = msgspec.structs.replace(one.facts, late_rank=msgspec.structs.replace(fact, kind=kind))
+            facts = msgspec.structs.replace(one.facts, late_rank=_of_group(fact, late, one, ranks, groups))
             one = msgspec.structs.replace(one, where=where, facts=facts)
         explained.append(one)
     return _after_their_cause(explained, late)
 
 
-def _exchange(groups: Sequence[RankGroup]) -> Literal["pipeline", "all-to-all", ""]:
-    """What kind of group sends and receives, where they are all of one."""
-    kinds = {one.kind for one in groups if one.kind or "ncclSend" in one.calls}
-    return kinds.pop() if len(kinds) == 1 else ""
+def _of_group(
+    fact: WaitFact, late: int, finding: Finding, ranks: list[RankRow], groups: Sequence[RankGroup]
+) -> WaitFact:
+    """With the group that waits for the late rank in the finding's kernel: that in which waiting for a rank grew most."""
+    sends = "SendRecv" in (finding.where.kernel or "")
+    mine = [one for one in groups if late in one.members and bool(one.kind) == sends]
+    if not mine:
+        return fact
+    group = max(mine, key=lambda one: (one.candidate_caused_ns or 0.0) - (one.baseline_caused_ns or 0.0))
+    members = group.members if len(group.members) < len(ranks) else []
+    return msgspec.structs.replace(fact, kind=group.kind, group=group.name, members=members)
 
 
 def late_rank(ranks: list[RankRow]) -> int | None:

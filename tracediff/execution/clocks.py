@@ -80,14 +80,13 @@ def _aligned(parts: Sequence[tuple[int, Reduction]]) -> tuple[pl.DataFrame, Rank
     starts = [_session_ns(part) for _, part in parts]
     for table, start in zip(tables[1:], starts[1:], strict=True):
         shared = _ends(table, pl.concat(done))
-        if shared is None:
-            return None
+        known = start is not None and starts[0] is not None
+        ahead = start - starts[0] if known else 0  # type: ignore[operator]
+        # of another group: only ranks of one wait for each other
+        if shared is None or (known and abs(np.median(shared[1] + ahead)) <= ONE_CLOCK_NS):
+            done.append(table.with_columns(pl.col("start", "end") + ahead))
+            continue
         end, late, reduces = shared
-        if start is not None and starts[0] is not None:
-            ahead = start - starts[0]
-            if abs(np.median(late + ahead)) <= ONE_CLOCK_NS:
-                done.append(table.with_columns(pl.col("start", "end") + ahead))
-                continue
         chosen = reduces if reduces.any() else ~reduces
         shift = _drifting(end[chosen], late[chosen], table)
         done.append(table.with_columns(pl.col("start") - shift, pl.col("end") - shift))
@@ -97,7 +96,7 @@ def _aligned(parts: Sequence[tuple[int, Reduction]]) -> tuple[pl.DataFrame, Rank
         ranks=pl.col("rank").n_unique(), reduces=pl.col("reduces").any(), apart=pl.col("end").max() - pl.col("end").min()
     )  # fmt: skip
     ends = ends.filter(pl.col("ranks") > 1)
-    if (ends["apart"] <= ONE_CLOCK_NS).mean() < TOGETHER:  # type: ignore[operator]
+    if not len(ends) or (ends["apart"] <= ONE_CLOCK_NS).mean() < TOGETHER:  # type: ignore[operator]
         return None
     best = ends.filter("reduces") if ends["reduces"].any() else ends
     apart = int(np.percentile(best["apart"].to_numpy(), AGREE))

@@ -7,11 +7,12 @@ Gigabytes pass through in blocks without being held.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -24,6 +25,8 @@ from tracediff.formats.files import Stream, open_regular, packing, unpacked
 from tracediff.model import Note
 
 PRODUCT = "torch.profiler"
+# Keys of NCCL's payloads, see formats/sql/payload_tables.sql.
+MESSAGE_SIZE, COMMUNICATOR = "Message size [bytes]", "NCCL communicator ID"
 SUFFIXES = (".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json")
 _AGAIN = "write it with torch.profiler: profile.export_chrome_trace(FILE), and copy it whole"
 
@@ -379,6 +382,70 @@ def inputs(event: Event) -> dict[str, Any] | None:
     return msgspec.to_builtins(found)  # type: ignore[no-any-return]
 
 
+# What torch.distributed says of a collective (record_param_comms) -> the function of NCCL that it calls, as nsys names its ranges.
+_CALLS = {
+    "allreduce": "ncclAllReduce", "barrier": "ncclAllReduce", "allgather": "ncclAllGather", "reducescatter": "ncclReduceScatter",
+    "alltoall": "ncclAlltoAll", "broadcast": "ncclBroadcast", "send": "ncclSend", "recv": "ncclRecv", "reduce": "ncclReduce",
+    "gather": "ncclGather", "scatter": "ncclScatter",
+}  # fmt: skip
+# Several sends and receives are one launch (torch.distributed.batch_isend_irecv).
+_TOGETHER, _GROUP_END = "nccl:coalesced", "ncclGroupEnd"
+_ELEMENTS = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Float8_e5m2": 1, "Float8_e4m3fn": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
+    "Long": 8, "Double": 8,
+}  # fmt: skip
+_NO_GROUP_NAME = ("", "undefined", "default_pg")  # torch.distributed's own words
+
+
+class _Message(msgspec.Struct, omit_defaults=True):
+    name: str = msgspec.field(name="Collective name")
+    group: str = msgspec.field(name="Process Group Name", default="")
+    ranks: Any = msgspec.field(name="Process Group Ranks", default="")  # a text, of some versions a list
+    description: str = msgspec.field(name="Process Group Description", default="")
+    sent: _Int = msgspec.field(name="In msg nelems", default=0)
+    received: _Int = msgspec.field(name="Out msg nelems", default=0)
+    dtype: str = ""
+
+    @property
+    def call(self) -> str:
+        """The function of NCCL."""
+        name = self.name.replace("_", "")
+        return next((call for word, call in _CALLS.items() if word in name), "")
+
+
+_message = msgspec.json.Decoder(_Message)
+
+
+def message(event: Event, clean: Callable[[str], str] = str) -> _Message | None:
+    """What a collective of torch.distributed is, its free texts through `clean`; None of other events."""
+    if event.name != "record_param_comms" or event.cat not in ("cpu_op", "Operator"):
+        return None
+    try:
+        said = _message.decode(event.args)
+    except _FAILED:
+        return None
+    if not re.fullmatch(r"[a-z_]{1,64}", said.name) or not said.call:
+        return None
+    said.group, said.description = clean(said.group)[:64], clean(said.description)[:64]
+    said.ranks = text if re.fullmatch(r"\[[\d, .]*\]", text := str(said.ranks)) else ""
+    said.dtype = said.dtype if said.dtype in _ELEMENTS else ""
+    return said
+
+
+def _payload(said: _Message) -> str:
+    """As NCCL's payloads have it: of a reduce-scatter or scatter what a rank gets, else what it sends."""
+    elements = said.received if "Scatter" in said.call else said.sent
+    told: dict[str, Any] = {}
+    if elements and said.dtype:
+        told[MESSAGE_SIZE] = elements * _ELEMENTS[said.dtype]
+    if said.group:
+        digest = hashlib.blake2b(f"{said.group} {said.ranks}".encode(), digest_size=8).digest()
+        told[COMMUNICATOR] = int.from_bytes(digest, "little")
+    if said.description not in _NO_GROUP_NAME:
+        told["Process Group Description"] = said.description
+    return msgspec.json.encode(told).decode()
+
+
 def of_memory(event: Event) -> bool:
     """Whether it is one of PyTorch's allocator."""
     return event.cat == MEMORY_EVENT and event.name == "[memory]" and event.ph == "i"
@@ -533,7 +600,8 @@ _INSERTS = {
     )
     for table, columns in _COLUMNS.items()
 }
-_PUSH_POP, _START_END = 59, 60
+_PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
+_NCCL = 1  # the domain of NCCL's calls; 0 that of all other ranges
 _ID_BITS = (1 << 24) - 1  # what nsys's globalTid has for a process, and for a thread
 _NOTES = "TRACEDIFF_NOTES"
 _LACKS = (
@@ -591,6 +659,7 @@ class _Tables:
         self._numbers: dict[int, dict[Any, int]] = {}  # process -> its threads
         self._callers: set[int] = set()  # processes that called CUDA
         self._hip = False  # it is HIP that they called
+        self._nccl: set[int] = set()  # threads that called NCCL
         self._rows = dict.fromkeys(_COLUMNS, 0)  # of each table, so far
         self._known = self._timed = 0  # events of categories of Kineto; those with a time
         self._fine = False  # some time is finer than a microsecond
@@ -690,6 +759,11 @@ class _Tables:
     def _range(self, event: Event, name: str) -> _Row | None:
         if name.startswith("Python GC"):
             return _START_END, self._thread(event), self._string(name), 0, None
+        said = message(event)
+        if said is not None or name == _TOGETHER:
+            call, payload = (said.call, _payload(said)) if said is not None else (_GROUP_END, None)
+            self._nccl.add(self._thread(event))
+            return _PUSH_POP, self._thread(event), self._string(call), _NCCL, payload
         if event.cat != "user_annotation" and self._annotations_only:
             return None
         text = frame_name(name) if event.cat == "python_function" else name
@@ -721,6 +795,8 @@ class _Tables:
         process = min(self._callers) if self._callers else next(iter(self._processes.values()), 1)
         for table in _OPS:
             db.execute(f"UPDATE {table} SET globalPid = ?", (process << 24,))
+        names = [(0, None, _DOMAIN, tid, self._string("NCCL"), _NCCL, None) for tid in sorted(self._nccl)]
+        db.executemany(_INSERTS[_RANGE], names)
         self._mark_nodes()
         self._copies_of_the_driver()
         self._short_names()

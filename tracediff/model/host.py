@@ -211,6 +211,7 @@ class RankGroup(msgspec.Struct, frozen=True):
     """Ranks that share a communicator of NCCL, where the capture says so: how long they wait for each other, ns per step, sum of the ranks."""
 
     members: list[int]
+    name: str  # how the program calls them, as group_desc of torch.distributed; '' not at all
     calls: str  # of NCCL
     # pipeline: each of its ranks sends to another, and waits are its bubble; all-to-all: of experts, and waits are their imbalance
     kind: Literal["pipeline", "all-to-all", ""]

@@ -186,7 +186,10 @@ class WaitFact(msgspec.Struct, frozen=True):
     rank: int
     delta_wait_ns: float
     delta_transfer_ns: float
-    kind: Literal["pipeline", "all-to-all", ""] = ""  # of the group that waits, see RankGroup
+    # of the group that waits, see RankGroup
+    kind: Literal["pipeline", "all-to-all", ""] = ""
+    group: str = ""  # its name
+    members: list[int] = []  # its ranks, where they are not all
 
 
 class AwaitedFact(msgspec.Struct, frozen=True):

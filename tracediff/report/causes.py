@@ -7,6 +7,7 @@ device, GPU waiting for CUDA calls, GPU waiting for Python. Shades of a group di
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracediff.kernels.names import GROUPS, category
@@ -158,6 +159,24 @@ KINDS = {kind: word for word, kind in GROUPS.items()}
 _LATE = {"pipeline": "bubble", "all-to-all": "uneven", "": "late"}
 
 
+def late(finding: Finding) -> str:
+    """The rank that others wait for, with its group: `3 of group tp`, `3 of ranks 0 to 3`."""
+    rank, fact = f"{finding.where.rank}", finding.facts.late_rank
+    if fact is not None and fact.group:
+        return say("rank_of_group", rank=rank, group=shorten(fact.group, NAME))
+    if fact is not None and fact.members:
+        return say("rank_of_ranks", rank=rank, members=members(fact.members))
+    return rank
+
+
+def members(ranks: Sequence[int]) -> str:
+    """Ranks in a sentence: `0 and 4`, `0 to 3`."""
+    first, *_, last = ranks
+    if len(ranks) > 2 and last - first == len(ranks) - 1:
+        return say("ranks_from", first=f"{first}", last=f"{last}")
+    return " and ".join([", ".join(map(str, ranks[:-1])), f"{last}"])
+
+
 def title(finding: Finding, unit: str = "step") -> str:
     """The title of a finding in a list, which shows its delta, thread and phase beside it."""
     facts, where = finding.facts, finding.where
@@ -192,7 +211,7 @@ def named(finding: Finding) -> str:
     if facts.late_rank is not None:
         return say(
             f"named_{_LATE[facts.late_rank.kind]}",
-            rank=f"{where.rank}",
+            rank=late(finding),
             kernel=kernel or say("communication"),
         )
     if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
@@ -382,8 +401,8 @@ def _kernel(finding: Finding, unit: str) -> str:
         before, after = size(sizes.baseline), size(sizes.candidate)
         numbers = say("per_unit_bytes", numbers=numbers, before=before, after=after)
     if facts.late_rank is not None:
-        late = _LATE[facts.late_rank.kind]
-        return say(f"title_{late}", rank=f"{finding.where.rank}", kernel=kernel, numbers=numbers)
+        pattern = f"title_{_LATE[facts.late_rank.kind]}"
+        return say(pattern, rank=late(finding), kernel=kernel, numbers=numbers)
     matched = f"title_{finding.cause}_{facts.match}"
     text = say(
         matched if matched in PATTERNS else f"title_{finding.cause}", kernel=_with_others(finding, kernel), numbers=numbers,

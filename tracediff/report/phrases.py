@@ -15,7 +15,7 @@ from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, units, words
 from tracediff.report.advice import text as advised
-from tracediff.report.causes import CAUSES, advice, awaited, idle_title, the_thread, title
+from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say
 from tracediff.report.kernel_words import with_answers
@@ -97,7 +97,7 @@ def _note(finding: Finding, unit: str) -> str:
     facts, where = finding.facts, finding.where
     notes = []
     if facts.late_rank is not None:
-        notes.append(_waiting(facts.late_rank, where.rank))
+        notes.append(_waiting(facts.late_rank, late(finding)))
     elif facts.delta_all_ranks_ns is not None:
         pattern = "waited_for" if finding.delta_ns > 0 else "mean_of_ranks"
         notes.append(say(pattern, rank=f"{where.rank}", size=f"{facts.delta_all_ranks_ns / 1e3:+.1f} us"))
@@ -157,11 +157,11 @@ def _rare(finding: Finding) -> str:
     return say("rare_steps", shares=shares, typical=typical)
 
 
-def _waiting(wait: WaitFact, late: int | None) -> str:
+def _waiting(wait: WaitFact, rank: str) -> str:
     patterns = {"pipeline": "late_in_pipeline", "all-to-all": "late_in_exchange"}
     return say(
         patterns.get(wait.kind, "late_in_collectives"),
-        rank=f"{late}",
+        rank=rank,
         size=f"{wait.delta_transfer_ns / 1e3:+.1f} us",
     )
 
@@ -175,7 +175,7 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.facts.late_rank is not None:
         if finding.facts.late_rank.kind == "pipeline":
             return say("next_bubble")
-        return say("next_late_rank", rank=f"{finding.where.rank}")
+        return say("next_late_rank", rank=late(finding))
     if looks := untraced(result, finding):
         return looks
     coverage = finding.facts.graph_coverage

@@ -17,8 +17,9 @@ from tracediff.model.host import CommCallRow
 from tracediff.model.kernels import LimitsRow, Reached
 from tracediff.model.show import Show
 from tracediff.report import units, words
-from tracediff.report.amounts import NAMED
-from tracediff.report.causes import the_thread
+from tracediff.report.amounts import NAME, NAMED
+from tracediff.report.causes import members, the_thread
+from tracediff.report.escape import shorten
 from tracediff.report.fields import reached
 from tracediff.report.grammar import say
 from tracediff.report.rows import OUTLIER, rank_order
@@ -209,7 +210,9 @@ def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], s
     for wait, caused, late, one in sorted(rows, key=lambda row: -row[0])[:_GROUPS]:
         if wait:
             prose = units.prose([wait, caused])
-            members = " and ".join([", ".join(map(str, one.members[:-1])), f"{one.members[-1]}"])
+            who = members(one.members)
+            if one.name:
+                who = say("rank_of_group", rank=who, group=shorten(one.name, NAME))
             slots = {"wait": prose.size(wait), "caused": prose.size(caused), "late": f"{late}"}
-            said.append(say("group_waits", members=members, calls=one.calls, step=step, **slots))
+            said.append(say("group_waits", members=who, calls=one.calls, step=step, **slots))
     return said

@@ -28,10 +28,12 @@ WITH said AS (
 ), read AS (
     SELECT start_ns, tid, label,
            CASE WHEN json_valid(json) THEN try_cast(json_extract_string(json, '$."Message size [bytes]"') AS BIGINT) END AS bytes,
-           CASE WHEN json_valid(json) THEN json_extract_string(json, '$."NCCL communicator ID"') END AS comm
+           CASE WHEN json_valid(json) THEN json_extract_string(json, '$."NCCL communicator ID"') END AS comm,
+           CASE WHEN json_valid(json) THEN json_extract_string(json, '$."Process Group Description"') END AS "group"
     FROM said
 )
-SELECT start_ns, tid, label, max(bytes) FILTER (bytes BETWEEN 0 AND 8796093022208) AS bytes, max(comm) FILTER (regexp_full_match(comm, '[0-9]{1,20}')) AS comm
+SELECT start_ns, tid, label, max(bytes) FILTER (bytes BETWEEN 0 AND 8796093022208) AS bytes, max(comm) FILTER (regexp_full_match(comm, '[0-9]{1,20}')) AS comm,
+       coalesce(max(left("group", 64)), '') AS "group"
 FROM read
 GROUP BY start_ns, tid, label;
 

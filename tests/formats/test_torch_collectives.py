@@ -1,0 +1,195 @@
+"""What torch.distributed says of its collectives in a trace of torch.profiler: calls into NCCL, with the size of their message and their group."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import closing
+
+import pytest
+
+from fixtures.builders.torch_trace import TorchTrace
+from tests.comparing import compare
+from tests.formats.test_kineto import EXECUTOR, steps, torch_trace
+from tests.tiny import FIXTURES, label
+from tracediff.capture.scrub import scrub_trace
+from tracediff.execution.run import reduce_file, reduce_sides
+from tracediff.execution.sides import Reading
+from tracediff.formats.capture import load_capture
+from tracediff.formats.inputs import resolve
+from tracediff.report.first import headline
+
+US = 1000
+
+
+def calls(folder, trace: TorchTrace) -> list[tuple]:
+    """Call, bytes, whether the communicator is known, group; in their order."""
+    with closing(load_capture(torch_trace(folder, trace), folder)) as capture:
+        if capture.coverage["nccl"] != "captured":
+            return []
+        return capture.db.execute(
+            'SELECT text, bytes, comm IS NOT NULL, "group" FROM nccl_call JOIN range_text ON label = name ORDER BY start_ns'
+        ).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "received", "call", "size"),
+    [
+        ("allreduce", 8, 8, "ncclAllReduce", 16),
+        ("_allgather_base", 8, 16, "ncclAllGather", 16),
+        ("all_gather", 8, 16, "ncclAllGather", 16),
+        ("_reduce_scatter_base", 16, 8, "ncclReduceScatter", 16),
+        ("all_to_allv", 24, 8, "ncclAlltoAll", 48),
+        ("broadcast", 8, 8, "ncclBroadcast", 16),
+        ("reduce", 8, 8, "ncclReduce", 16),
+        ("send", 8, 8, "ncclSend", 16),
+        ("recv", 8, 8, "ncclRecv", 16),
+        ("barrier", 0, 0, "ncclAllReduce", None),
+    ],
+)
+def test_each_collective_is_the_call_that_it_makes(tmp_path, name, sent, received, call, size):
+    """Two bytes an element: what a rank sends, of a reduce-scatter what it gets."""
+    said = {"In msg nelems": sent, "Out msg nelems": received}
+    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, name, **said)) == [
+        (call, size, True, "tp")
+    ]
+
+
+@pytest.mark.parametrize("name", ["wait", "init", "ALLREDUCE", "allreduce; DROP", "", "x" * 99])
+def test_what_is_no_collective_stays_a_range(tmp_path, name):
+    trace = steps(TorchTrace()).collective(EXECUTOR, 90, 160, name)
+    assert calls(tmp_path, trace) == []
+    assert (
+        "record_param_comms" in reduce_file(torch_trace(tmp_path, trace), Reading(threads=1)).ranges["place"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"dtype": "acme"}, ("ncclAllReduce", None, True, "tp")),
+        ({"In msg nelems": -5}, ("ncclAllReduce", None, True, "tp")),
+        ({"In msg nelems": 2**62}, ("ncclAllReduce", None, True, "tp")),
+        ({"Process Group Name": ""}, ("ncclAllReduce", 2048, False, "tp")),
+        ({"Process Group Description": "undefined"}, ("ncclAllReduce", 2048, True, "")),
+        ({"Process Group Description": "default_pg"}, ("ncclAllReduce", 2048, True, "")),
+        ({"Process Group Description": "y" * 500}, ("ncclAllReduce", 2048, True, "y" * 64)),
+        ({"Process Group Ranks": [0, 1]}, ("ncclAllReduce", 2048, True, "tp")),
+        ({"Process Group Ranks": {"a": 1}}, ("ncclAllReduce", 2048, True, "tp")),
+    ],
+)
+def test_an_odd_field_costs_what_it_says_alone(tmp_path, said, found):
+    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, **said)) == [found]
+
+
+@pytest.mark.parametrize("said", [{"In msg nelems": "many"}, {"dtype": 3}, {"In msg nelems": 2**70}])
+def test_a_field_of_another_type_makes_it_a_plain_range(tmp_path, said):
+    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, **said)) == []
+
+
+def test_sends_that_are_one_launch_belong_to_the_group_of_the_last(tmp_path):
+    trace = steps(TorchTrace()).collective(EXECUTOR, 60, 80, "send", description="pp")
+    trace.range(EXECUTOR, "nccl:coalesced", 90, 160)
+    assert calls(tmp_path, trace) == [("ncclSend", 2048, True, "pp"), ("ncclGroupEnd", None, False, "")]
+    reduction = reduce_file(torch_trace(tmp_path, trace), Reading(threads=1))
+    assert reduction.comm_calls.select("call", "sized", "bytes").rows() == [
+        ("ncclGroupEnd", 0, 0),
+        ("ncclSend", 1, 2048),
+    ]
+
+
+def test_a_scrubbed_trace_says_the_same_of_them_and_nothing_of_its_owner(tmp_path):
+    trace = steps(TorchTrace())
+    trace.collective(
+        EXECUTOR, 90, 160, description="tp of /home/jane/acme", **{"Global rank start": "hunter2"}
+    )
+    source, target = torch_trace(tmp_path, trace), tmp_path / "out.json"
+    scrub_trace(source, target)
+    assert "hunter2" not in target.read_text() and "jane" not in target.read_text()
+    before, after = (reduce_file(one, Reading(threads=1)) for one in (source, target))
+    assert before.comm_calls.equals(after.comm_calls) and before.comm_calls["bytes"].to_list() == [2048]
+
+
+STEPS = 12
+GROUPS = ((0, 1), (2, 3))
+
+
+def four_ranks(folder, name: str, late_us: int, description: str):
+    """Two groups of two ranks reduce from 200 to 400 us of a step of 1000; rank 3 comes `late_us` later, and so all of it ends.
+
+    The export of rank r is r s ahead.
+    """
+    (folder / name).mkdir()
+    for rank in range(4):
+        group = GROUPS[rank // 2]
+        trace = TorchTrace(zero=10**18 + rank * 10**9)
+        trace.head["distributedInfo"] = {"rank": rank, "world_size": 4}
+        for number in range(STEPS + 1):
+            base = (1000 + late_us) * US * number
+            trace.range(EXECUTOR, label(number), base, base + 90 * US)
+            for part in (0, 1):
+                at = base + (10 + 20 * part) * US
+                trace.api(EXECUTOR, "cudaLaunchKernel", at, at + 5 * US, corr=2 * number + part)
+            trace.collective(
+                EXECUTOR,
+                base + 26 * US,
+                base + 40 * US,
+                group=f"{rank // 2}",
+                description=description,
+                ranks=group,
+            )
+            start = base + (200 + late_us * (rank == 3)) * US
+            trace.kernel(2 * number, base + 100 * US, start, name="gemm")
+            trace.kernel(
+                2 * number + 1,
+                start,
+                base + (400 + late_us * (rank > 1)) * US,
+                name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+            )
+        trace.write(folder / name / f"rank{rank}.json")
+    return resolve(str(folder / name))
+
+
+@pytest.mark.parametrize(
+    ("description", "name", "said"),
+    [
+        ("tp", "tp", "waiting for rank 3 of group tp in NCCL"),
+        ("undefined", "", "waiting for rank 3 of ranks 2 and 3 in NCCL"),
+    ],
+)
+def test_the_late_rank_is_named_with_its_group(tmp_path, description, name, said):
+    inputs = [four_ranks(tmp_path, f"late{late}", late, description) for late in (0, 150)]
+    result = compare(*reduce_sides(inputs, Reading(threads=1)))
+    first, second = result.rank_groups
+    assert (first.members, second.members) == ([0, 1], [2, 3])
+    assert {one.name for one in result.rank_groups} == {name}
+    # rank 2 waits 150 us for rank 3
+    assert (first.candidate_wait_ns, second.candidate_wait_ns) == pytest.approx((0, 150 * US))
+    assert (second.baseline_wait_ns, second.candidate_late) == (0, 3)
+    assert said in headline(result).text
+
+
+RECORDED = FIXTURES / "torch"
+
+
+def test_groups_that_two_ranks_recorded():
+    """Eight all-reduces in the group tp and one in dp a step (fixtures/torch/README.md)."""
+    with gzip.open(RECORDED / "tp_dp_16" / "rank0.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    kernels = [one for one in events if one["cat"] == "kernel" and one["name"].startswith("nccl")]
+    inputs = [resolve(str(RECORDED / name)) for name in ("tp_dp_16", "tp_dp_32")]
+    sides = reduce_sides(inputs, Reading(threads=1))
+    arrived = sides[0].parts[0].arrivals
+    assert 0 < len(arrived) <= len(kernels)
+    assert arrived.group_by("group").len().sort("group").rows() == [
+        ("dp", len(arrived) // 9),
+        ("tp", len(arrived) // 9 * 8),
+    ]
+    result = compare(*sides)
+    assert [(one.name, one.members, one.calls) for one in result.rank_groups] == [
+        ("dp", [0, 1], "ncclAllReduce"), ("tp", [0, 1], "ncclAllReduce")
+    ]  # fmt: skip
+    (call,) = result.system.comm_calls
+    # 16 or 32 tokens of 4096 bf16 in eight, 32 MiB in one
+    assert call.baseline_bytes_per_call == pytest.approx((8 * 16 * 8192 + 2**25) / 9)
+    assert call.candidate_bytes_per_call == pytest.approx((8 * 32 * 8192 + 2**25) / 9)
