@@ -112,6 +112,19 @@ def _part(title: str, blocks: Sequence[Block], depth: int = 2) -> Section:
     return Section("", title, blocks, depth=depth)
 
 
+def _told(report: Report, name: str, found: Sequence[Any], lead: str, notes: Sequence[str] = (), **settings: Any) -> list[Block]:  # fmt: skip
+    """What a table is, the table, and what to know of it; nothing without rows and notes. lead: a pattern."""
+    made: list[Block] = [table(report, name, found, **settings)] if found else []
+    said = [_lead(say(lead, step=_step(report)))] if lead and (found or notes) else []
+    return [*said, *made, *map(_note, notes)]
+
+
+def _own_part(report: Report, name: str, found: Sequence[Any], lead: str = "", notes: Sequence[str] = (), depth: int = 2, **settings: Any) -> list[Block]:  # fmt: skip
+    """The same as a part with the title of the table."""
+    told = _told(report, name, found, lead, notes, **settings)
+    return [_part(LISTED[name].title, told, depth)] if told else []
+
+
 def sections(report: Report) -> list[Section]:
     """All that hold something, in the order of a page."""
     parts: Sequence[Callable[[Any], Section | None]] = (
@@ -311,19 +324,12 @@ def _strata(report: Report) -> Section | None:
             parts.append(_lead(say("lead_strata", step="step", share=units.share(report.step.time_in_mean))))
         parts.append(table(report, "strata", report.strata, look="data sortable", depth=2))
     if isinstance(report, Result):
-        parts += _matching(report)
+        judged = [one for one in report.phases if one.typical]
+        made = _told(report, "matching", judged, "", look="data fixed", depth=2)
+        parts += [Section("matching", LISTED["matching"].title, made)] if made else []
     alike = sum(one.compared for one in report.strata)
     gist = f"{alike:,} of {len(report.strata):,} kinds of steps compared"
     return _section("strata", parts, gist=gist)
-
-
-def _matching(report: Result) -> list[Block]:
-    parts: list[Block] = []
-    judged = [one for one in report.phases if one.typical]
-    if judged:
-        made = table(report, "matching", judged, look="data fixed", depth=2)
-        parts.append(Section("matching", LISTED["matching"].title, [made]))
-    return parts
 
 
 def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
@@ -469,21 +475,17 @@ def _limits(report: Report) -> Section | None:
         return None
     called = names.kernels([report.kernels[row.kernel] for row in found])
     known = {"names": dict(zip((row.kernel for row in found), called, strict=True))}
-    made: list[Block] = [table(report, "limits", found, known=known), *map(_note, remarks.limits(report))]
-    if limits.phases:
-        made.append(table(report, "MFU", limits.phases, look="data fixed"))
-    return _section("limits", [_lead(say("lead_limits")), *made], 1, printed=True)
+    made = _told(report, "limits", found, "lead_limits", remarks.limits(report), known=known)
+    made += _told(report, "MFU", limits.phases, "", look="data fixed")
+    return _section("limits", made, 1, printed=True)
 
 
 def _layers(report: Report) -> Section | None:
     layers = report.layers
     if layers is None:
         return None
-    made: list[Block] = [
-        table(report, "layers", layers.kinds), *map(_note, remarks.layers_known(report)),
-        table(report, "each layer", layers.rows, depth=2),
-    ]  # fmt: skip
-    return _section("layers", [_lead(say("lead_layers", step=_step(report))), *made], 1, printed=True)
+    made = _told(report, "layers", layers.kinds, "lead_layers", remarks.layers_known(report))
+    return _section("layers", [*made, table(report, "each layer", layers.rows, depth=2)], 1, printed=True)
 
 
 # The host
@@ -493,31 +495,22 @@ def _host(report: Report) -> Section | None:
     host = report.host
     if host is None:
         return None
-    kinds = (("call", "host calls"), ("range", "host ranges"), ("os_call", "host OS calls"))
-    made: list[Block] = []
-    for kind, name in kinds:
-        if listed := [row for row in host.rows if row.kind == kind]:
-            made.append(
-                table(
-                    report, name, listed, per=f"per {host.per}", title=f"{LISTED[name].title}, per {host.per}"
-                )
-            )
+    per, made = f"per {host.per}", list[Block]()
+    for kind, name in (("call", "host calls"), ("range", "host ranges"), ("os_call", "host OS calls")):
+        listed = [row for row in host.rows if row.kind == kind]
+        made += _told(report, name, listed, "", per=per, title=f"{LISTED[name].title}, {per}")
     if isinstance(report, Result) and made and min(report.step.runs.baseline, report.step.runs.candidate) < 2:
         made.append(_note(say("host_one_run")))
     return _section("host", [_lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
 
 
-def _gaps(report: Report) -> Section | None:
-    made: list[Block] = []
-    if report.gaps:
-        listed = sorted(report.gaps, key=rows.gap_order)
-        made += [_lead(say("lead_gaps")), table(report, "gaps", listed, ordered=True, depth=2)]
-        if report.gaps_left_out:
-            made.append(_aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
-    if report.worst_gaps:
-        longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
-        shown = table(report, "worst gaps", longest, limit=PAGE, depth=2)
-        made.append(_part(LISTED["worst gaps"].title, [shown]))
+def _gaps(report: Report) -> Section:
+    listed = sorted(report.gaps, key=rows.gap_order)
+    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2)
+    if report.gaps_left_out and made:
+        made.append(_aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
+    longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
+    made += _own_part(report, "worst gaps", longest, limit=PAGE)
     return _section("gaps", made, gist="By cause and place, and the longest single ones")
 
 
@@ -543,8 +536,7 @@ def _launch(report: Report) -> Section | None:
     if of.apis:
         depth = 2 if _two(report) or report.host else 1
         made.append(_part("CUDA calls", [table(report, "CUDA calls", of.apis, per=per, depth=depth)], depth))
-    if launch.transitions:
-        made.append(_part(LISTED["transitions"].title, [table(report, "transitions", launch.transitions)]))
+    made += _own_part(report, "transitions", launch.transitions)
     return _section("launch", made, _deep(report), gist="Launching calls, graphs, queue delay, CUDA calls")
 
 
@@ -582,53 +574,42 @@ def missing(report: Report, kind: str) -> list[Block]:
 
 
 def _python(report: Report) -> Section:
-    gil, gc, deep = missing(report, "gil"), missing(report, "gc"), _deep(report)
-    if report.gil.rows:
-        gil += [_lead(say("lead_gil")), table(report, "GIL", report.gil.rows, depth=deep)]
+    deep = _deep(report)
+    gil = [*missing(report, "gil"), *_told(report, "GIL", report.gil.rows, "lead_gil", depth=deep)]
     if report.gil.matrix:
         gil.append(_part("Who waited for whom", [table(report, "GIL waits", report.gil.matrix, depth=2)]))
-    gil = gil or [_lead(say("gil_none"))]
-    if gc:
-        gc.append(_aside(say("gc_missing")))
-    if report.gc.rows:
-        gc.append(table(report, "GC", report.gc.rows, look="data sortable", depth=deep))
-        gc += [] if _two(report) else [_aside(say("gc_edges"))]
-    gc = gc or [_lead(say("gc_none"))]
+    gc = missing(report, "gc")
+    gc += [_aside(say("gc_missing"))] if gc else []
+    gc += _told(report, "GC", report.gc.rows, "", look="data sortable", depth=deep)
+    if report.gc.rows and not _two(report):
+        gc.append(_aside(say("gc_edges")))
+    parts = [
+        _section("gil", gil or [_lead(say("gil_none"))], deep),
+        _section("gc", gc or [_lead(say("gc_none"))], deep),
+    ]
     gist = "Who held the interpreter lock, who waited, what was collected"
-    return Section(
-        "",
-        "GIL and garbage collection",
-        [_section("gil", gil, deep), _section("gc", gc, deep)],
-        depth=deep,
-        gist=gist,
-    )
+    return Section("", "GIL and garbage collection", parts, depth=deep, gist=gist)
 
 
-def _threads(report: Report) -> Section | None:
-    parts: list[Block] = []
-    deep = _deep(report)
-    own: list[Block] = []
+def _threads(report: Report) -> Section:
+    deep, own = _deep(report), list[Block]()
     if report.response_path:
         side, step_ns = _last_side(report)
         told: list[Block] = [_lead(say("lead_response", step=_step(report)))]
         for row in report.threads:
             told += map(_aside, remarks.bursts(row, side, step_ns, _step(report)))
-        path = table(report, "response path", report.response_path, look="data", depth=deep)
-        own.append(_part("Response path", [*told, path], deep))
+        told += _told(report, "response path", report.response_path, "", look="data", depth=deep)
+        own.append(_part("Response path", told, deep))
     if report.threads:
-        lead = _lead(say("lead_threads" if _two(report) else "lead_threads_of_one"))
-        own.append(_part("Threads by role", [lead, table(report, "threads", report.threads, depth=2)]))
-    if own:
-        parts.append(_section("threads", own, deep))
-    ranges = missing(report, "nvtx")
-    if report.ranges:
-        listed = sorted(report.ranges, key=rows.range_order)
-        ranges = [_lead(say("lead_ranges")), table(report, "ranges", listed, ordered=True, depth=2)]
+        lead = "lead_threads" if _two(report) else "lead_threads_of_one"
+        own.append(_part("Threads by role", _told(report, "threads", report.threads, lead, depth=2)))
+    parts: list[Block] = [_section("threads", own, deep)] if own else []
+    listed = sorted(report.ranges, key=rows.range_order)
+    ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
     if ranges:
         parts.append(Section("ranges", "NVTX ranges", ranges, menu="Ranges" if report.ranges else ""))
-    return Section(
-        "", "Threads and ranges", parts, depth=deep, gist="Threads by role, NVTX ranges by host time"
-    )
+    gist = "Threads by role, NVTX ranges by host time"
+    return Section("", "Threads and ranges", parts, depth=deep, gist=gist)
 
 
 # What the system recorded
@@ -651,10 +632,8 @@ def _system(report: Report) -> Section:
         ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.unplaced(system)[:PAGE], 1),
     )  # fmt: skip
     for menu, name, listed, lead, notes, depth in parts:
-        if listed or notes:
-            made = [table(report, name, listed, depth=depth)] if listed else []
-            lines: list[Block] = [_lead(say(lead, step=_step(report))), *made, *map(_note, notes)]
-            found.append(_part(LISTED[name].title, lines, depth))
+        if told := _told(report, name, listed, lead, notes, depth=depth):
+            found.append(_part(LISTED[name].title, told, depth))
             there.append(menu)
     menus = [menu for menu in there if menu]
     return Section("system", title, found, depth=1, menu=menus[0] if len(menus) == 1 else "System")
@@ -678,16 +657,9 @@ def _ranks(report: Report) -> Section | None:
     found.append(table(report, "ranks", listed, look="data sortable", depth=_deep(report)))
     if report.rank_groups:
         told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], _step(report))]
-        found.append(
-            _part(
-                LISTED["rank groups"].title,
-                [*map(_lead, told), table(report, "rank groups", report.rank_groups)],
-            )
-        )
-    if report.kernel_ranks:
-        found.append(
-            _part(LISTED["kernels by rank"].title, [table(report, "kernels by rank", report.kernel_ranks)])
-        )
+        groups = table(report, "rank groups", report.rank_groups)
+        found.append(_part(LISTED["rank groups"].title, [*map(_lead, told), groups]))
+    found += _own_part(report, "kernels by rank", report.kernel_ranks)
     return _section("ranks", found, 1, gist=units.counted(len(report.ranks), "rank"), printed=True)
 
 
@@ -730,14 +702,8 @@ def _warnings(report: Report) -> Section | None:
     if len(found) > len(shown):
         left = say("rows_left_short", left=f"{len(found) - len(shown)}", field="warnings")
         blocks.append(_note(left))
-    return Section(
-        "warnings",
-        "Warnings",
-        blocks,
-        gist=units.counted(len(found), "warning"),
-        menu="Warnings",
-        printed=True,
-    )
+    gist = units.counted(len(found), "warning")
+    return Section("warnings", "Warnings", blocks, gist=gist, menu="Warnings", printed=True)
 
 
 def _inputs(report: Result) -> Section:
