@@ -635,6 +635,11 @@ PATTERNS: dict[str, str] = {
     "within_runs": "One run on a side: the intervals are within the runs, and noise between runs is not in them.",
     "measured": "All {checks} checks of the measurement passed.",
     "unmeasured": "{bad} of {checks} checks of the measurement did not pass: {names}.",
+    "run_left_out": "{run}: left out, far from the other runs of its side.",
+    "latency_counts": "{runs} runs, {iterations} iterations",
+    "floor_assumed": "noise floor {floor}: identical runs differ by up to this much (assumed)",
+    "floor_measured": "noise floor {floor}: identical runs differ by up to this much (from the repeats and an assumed scatter)",
+    "latency_traced": "{side}: {alone} per iteration, {traced} per step under the profiler",
     "latency_check": "{name}: baseline {baseline}, candidate {candidate}: {message}",
     # Nsight Compute and trtexec.
     "lead_ncu": "Times are means over the profiled launches of a kernel. Nsight Compute serialises kernels and flushes caches, so they are not those of the step.",

@@ -9,6 +9,7 @@ from tracediff.companions.model import Latencies, LatencyRun, LatencySide
 from tracediff.companions.render import notes, part, table
 from tracediff.model import Check
 from tracediff.report import units, values, words
+from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, grid
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
@@ -48,20 +49,12 @@ def section(found: Latencies) -> Section:
             Later(lambda layout: drawn(found, layout), *_LAYOUTS),
             say("tail_left_out") if tail_left_out(found) else "",
         ),
-        *notes(*within(found)),
+        *([] if min(found.step.runs.baseline, found.step.runs.candidate) > 1 else notes(say("within_runs"))),
         Section("measured", "Was it measured well?", _measured(found), depth=1),
         part("Runs", [_runs(found)]),
     ]
-    gist = headline(found)
-    return Section(
-        "latencies",
-        "Latencies without a profiler",
-        blocks,
-        depth=1,
-        gist=gist,
-        menu="Latencies",
-        printed=True,
-    )
+    title, gist = "Latencies without a profiler", headline(found)
+    return Section("latencies", title, blocks, depth=1, gist=gist, menu="Latencies", printed=True)
 
 
 def tone(found: Latencies) -> str:
@@ -74,21 +67,19 @@ def sides(found: Latencies) -> tuple[str, str]:
     return found.baseline.label, found.candidate.label
 
 
-def within(found: Latencies) -> list[str]:
-    """What the intervals leave out, where a side has one run."""
-    runs = found.step.runs
-    return [say("within_runs")] if min(runs.baseline, runs.candidate) < 2 else []
-
-
 def _measured(found: Latencies) -> list[Block]:
     bad = doubtful(found)
-    sources = [f"{name.capitalize()}: {source(side)}." for name, side in _sides(found)]
     far = [f"Far out in the {name}: {out}." for name, side in _sides(found) if (out := outliers(side))]
-    said = [[_of_check(check)] for check in bad]
-    first: Block = Items(said, "warn") if bad else Line([say("measured", checks=f"{len(found.checks)}")])
+    gone = [
+        say("run_left_out", run=run.name) for _, side in _sides(found) for run in side.runs if run.left_out
+    ]
+    sources = [f"{name.capitalize()}: {source(side)}." for name, side in _sides(found)]
+    first: Block = Line([say("measured", checks=f"{len(found.checks)}")])
+    if bad:
+        first = Items([[_of_check(check)] for check in bad], "warn")
     every = table("checks of latencies", found.checks, {}, look="data", depth=2)
     folded = Section("", f"All {len(found.checks)} checks", [every], folded=True)
-    return [first, *notes(*far, *left_out(found), *sources), folded]
+    return [first, *notes(*far, *gone, *sources), folded]
 
 
 def doubts(found: Latencies) -> str:
@@ -127,28 +118,27 @@ def scale(found: Latencies) -> units.Scale:
 
 def facts(found: Latencies) -> str:
     """P where the verdict does not say it, runs, iterations and the noise floor of the mean."""
-    step = found.step
-    parts = []
+    step, parts = found.step, list[str]()
     if step.p_value is not None and found.verdict not in ("improved", "regressed"):
         parts.append(f"p {units.probability(step.p_value)}")
-    parts.append(
-        f"{step.runs.baseline} + {step.runs.candidate} runs, {step.steps.baseline:,} + {step.steps.candidate:,} iterations"
+    counts = (
+        units.pair(step.runs.baseline, step.runs.candidate),
+        units.pair(step.steps.baseline, step.steps.candidate),
     )
+    parts.append(say("latency_counts", runs=counts[0], iterations=counts[1]))
     if step.noise_floor_ns is not None:
-        floor = (
-            f"noise floor {scale(found).time(step.noise_floor_ns)}: identical runs differ by up to this much"
-        )
-        origin = "assumed" if step.noise_source == "assumed" else "from the repeats and an assumed scatter"
-        parts.append(f"{floor} ({origin})")
+        pattern = "floor_assumed" if step.noise_source == "assumed" else "floor_measured"
+        parts.append(say(pattern, floor=scale(found).time(step.noise_floor_ns)))
     return "; ".join(parts)
 
 
 def source(side: LatencySide) -> str:
     """Say which files a side is, and how they were read."""
     names = [shorten(run.name, 60) for run in side.runs]
-    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    read = sorted({_read_as(run) for run in side.runs})
-    return f"{listed} ({'; '.join(read[:3])})"
+    listed = ", ".join(names[:LISTED])
+    if more := len(names[LISTED:]):
+        listed = say("and_more", names=listed, count=f"{more}")
+    return f"{listed} ({'; '.join(sorted({_read_as(run) for run in side.runs})[:NAMED])})"
 
 
 def _read_as(run: LatencyRun) -> str:
@@ -175,22 +165,18 @@ def outliers(side: LatencySide) -> str:
     )
 
 
-def left_out(found: Latencies) -> list[str]:
-    """Runs that were left out."""
-    runs = [*found.baseline.runs, *found.candidate.runs]
-    return [f"{run.name}: left out, far from the other runs of its side." for run in runs if run.left_out]
-
-
 def traced(found: Latencies) -> list[str]:
     """The iteration beside the traced step of each side."""
     out = []
     for one in found.traced:
         s = units.scale_for([one.unprofiled_ns, one.traced_ns])
-        text = f"{one.side}: {s.time(one.unprofiled_ns)} per iteration, {s.time(one.traced_ns)} per step under the profiler"
+        text = say(
+            "latency_traced", side=one.side, alone=s.time(one.unprofiled_ns), traced=s.time(one.traced_ns)
+        )
         if one.cost_ns is not None and one.share is not None:
             text += f": {s.delta(one.cost_ns)} ({100 * one.share:+.1f} %)"
         if one.ci_low_ns is not None and one.ci_high_ns is not None:
-            text += f", 95 % CI {s.signed(one.ci_low_ns)} to {s.signed(one.ci_high_ns)}"
+            text += f", 95 % CI {s.span(one.ci_low_ns, one.ci_high_ns)}"
         out.append(text)
     return out
 

@@ -12,13 +12,12 @@ from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.companions.render import marked, notes, table
 from tracediff.report import names, units, values
-from tracediff.report.blocks import Block, Cell, Head, Line, Row, Section, Strong, Table, grid
+from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, grid
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
 _LISTED = 200  # rows
-_FIGURES, _STATES = "Figures", "Warp states"
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -73,45 +72,32 @@ def _part(row: NcuRow, number: int) -> Section:
     """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
     depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
     none = missing(row)
-
-    def of(side: Callable[[NcuKernel | None], str]) -> str:
-        return two(side(row.baseline), side(row.candidate))
-
-    tables = ((_FIGURES, figures(row)), (_STATES, stalls(row)))
+    tables = (("Figures", figures(row)), ("Warp states", stalls(row)))
     listed = [
         table("ncu figures", lines, VALUES, limit=_LISTED, title=title, look="plain", depth=depth)
         for title, lines in tables
         if lines
     ]
     blocks: list[Block] = [
-        *([_facts(row)] if _facts(row).rows else []),
+        _facts(row),
         *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
-        Line([say("ncu_bound", bound=of(bound), limited=of(limited))]),
+        Line([say("ncu_bound", bound=both(row, bound), limited=both(row, limited))]),
         Section("", "", listed, columns=True, depth=depth),
         *([Line([say("ncu_ratio", factors=factors(row))])] if row.factors else []),
         *notes(f"Note: {row.note}." if row.note else ""),
         *([Line([say("ncu_none", keys=", ".join(none))], "aside")] if none else []),
     ]
-    return Section(
-        f"ncu-{number}",
-        shorten(name(row), 112),
-        blocks,
-        depth=depth,
-        folded=True,
-        open=number == 0 and depth == 1,
-    )
+    title, first = shorten(name(row), 112), number == 0 and depth == 1
+    return Section(f"ncu-{number}", title, blocks, depth=depth, folded=True, open=first)
 
 
 def _facts(row: NcuRow) -> Table:
     """Names and launch shapes of both sides."""
-    sides = [
-        (word, side) for word, side in (("baseline", row.baseline), ("candidate", row.candidate)) if side
-    ]
-    listed = [
-        Row([Cell(word), *(Cell(one, code=True) for one in side.names[:4]), Cell(shape(side))])
-        for word, side in sides
-    ]
-    return Table("kernel", "", [Head("")] * 2, listed, look="facts", depth=3)
+    there = (("baseline", row.baseline), ("candidate", row.candidate))
+    return facts("kernel", [
+        (word, [*(Cell(one, code=True) for one in side.names[:4]), Cell(shape(side))])
+        for word, side in there if side
+    ])  # fmt: skip
 
 
 def sides(ncu: Ncu) -> tuple[str, str]:
@@ -131,18 +117,14 @@ def value(key: str, number: float | None) -> str:
     """Write a value of a key."""
     if number is None:
         return NONE
-    unit = BY_KEY[key].unit
-    if unit == "ns":
-        return text.time(number)
-    if unit == "byte":
-        return text.size(number)
-    if unit == "hz":
-        return text.clock(number)
-    if unit == "%":
-        return f"{text.percent(number)} %"
-    if number == int(number) and number < 100_000:
-        return f"{number:,.0f}"
-    return text.count(number)
+    if write := _WRITTEN.get(BY_KEY[key].unit):
+        return write(number)
+    return f"{number:,.0f}" if number == int(number) and number < 100_000 else text.count(number)
+
+
+_WRITTEN: dict[str, Callable[[float], str]] = {
+    "ns": text.time, "byte": text.size, "hz": text.clock, "%": lambda number: f"{text.percent(number)} %",
+}  # fmt: skip
 
 
 def change(before: float | None, after: float | None, percentage: bool = False) -> str:
@@ -164,9 +146,7 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
 def figures(row: NcuRow) -> list[Figure]:
     """The figures that one side at least has."""
     have = _have(row)
-    return [
-        *(_figure(one, row) for group in GROUPS.values() for one in group if one.key in have),
-    ]
+    return [_figure(one, row) for group in GROUPS.values() for one in group if one.key in have]
 
 
 def _have(row: NcuRow) -> set[str]:
@@ -180,13 +160,16 @@ def missing(row: NcuRow) -> list[str]:
     return [one.label for one in METRICS if one.key not in have]
 
 
-def side_value(side: NcuKernel | None, key: str) -> str:
-    """Write a value of a side."""
+def of_side(side: NcuKernel | None, write: Callable[[NcuKernel], str], *, additive: bool = False) -> str:
+    """What a side says; of sums of several kernels only what adds up."""
     if side is None:
         return ""
-    if side.summed and not BY_KEY[key].additive:
-        return APART
-    return value(key, side.values.get(key))
+    return APART if side.summed and not additive else write(side)
+
+
+def side_value(side: NcuKernel | None, key: str) -> str:
+    """Write a value of a side."""
+    return of_side(side, lambda one: value(key, one.values.get(key)), additive=BY_KEY[key].additive)
 
 
 def _figure(metric: Metric, row: NcuRow) -> Figure:
@@ -206,15 +189,13 @@ def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
     for name in shown:
         # a side with a breakdown has every state: what is not in it is 0, not missing
         before, after = (found.get(name, 0.0) if found else None for found in (one, other))
-        said = [no if it is None else _cycles(it) for it, no in zip((before, after), none, strict=True)]
+        said = [
+            no if it is None else units.three_digits(it) for it, no in zip((before, after), none, strict=True)
+        ]
         widths = (before or 0.0) / most[shown[0]], (after or 0.0) / most[shown[0]]
         label = f"stall: {name.replace('_', ' ')}, cycles per instruction"
         bars.append(Figure(label, said[0], said[1], change(before, after), widths))
     return bars
-
-
-def _cycles(cycles: float) -> str:
-    return units.three_digits(cycles)
 
 
 def name(row: NcuRow, width: int | None = None) -> str:
@@ -224,7 +205,7 @@ def name(row: NcuRow, width: int | None = None) -> str:
     if one and one == other and grids[0] != grids[1]:
         label = f"{one}, grid {' -> '.join(' '.join(map(_grid, side[:2])) for side in grids)}"
     else:
-        label = two(one, other)
+        label = units.arrow(filter(None, (one, other)))
     return label if width is None else shorten(label, width)
 
 
@@ -251,25 +232,23 @@ def shape(side: NcuKernel) -> str:
 
 def bound(side: NcuKernel | None) -> str:
     """What a side is bound by."""
-    if side is None:
-        return ""
-    return APART if side.summed else BOUNDS.get(side.bound or "", NONE)
+    return of_side(side, lambda one: BOUNDS.get(one.bound or "", NONE))
 
 
 def limited(side: NcuKernel | None) -> str:
     """What limits the occupancy of a side."""
-    if side is None:
-        return ""
-    if side.summed:
-        return APART
-    if "theoretical_occupancy_pct" not in side.values:
-        return NONE
-    return ", ".join(LIMITS.get(name, name) for name in side.limited_by) or "nothing: the most warps fit"
+
+    def names_of(one: NcuKernel) -> str:
+        if "theoretical_occupancy_pct" not in one.values:
+            return NONE
+        return ", ".join(LIMITS.get(name, name) for name in one.limited_by) or "nothing: the most warps fit"
+
+    return of_side(side, names_of)
 
 
-def two(before: str, after: str) -> str:
-    """Both sides in one cell."""
-    return before or after if before == after or not before or not after else f"{before} -> {after}"
+def both(row: NcuRow, write: Callable[[NcuKernel | None], str]) -> str:
+    """What both sides say in one cell."""
+    return units.arrow(filter(None, map(write, (row.baseline, row.candidate))))
 
 
 def occupancy(row: NcuRow) -> str:
@@ -277,12 +256,7 @@ def occupancy(row: NcuRow) -> str:
     sides = [side_value(side, "achieved_occupancy_pct") for side in (row.baseline, row.candidate)]
     if all(side.endswith(" %") for side in sides):
         return f"{sides[0].removesuffix(' %')} -> {sides[1]}"
-    return two(*sides)
-
-
-def duration(side: NcuKernel | None) -> str:
-    """Duration of a side."""
-    return "" if side is None else value("duration_ns", side.values.get("duration_ns"))
+    return units.arrow(filter(None, sides))
 
 
 def percent(row: NcuRow) -> str:
@@ -382,7 +356,8 @@ def _change(row: NcuRow) -> Cell:
 
 
 def _time(side: NcuKernel | None) -> Cell | None:
-    return Cell(duration(side), side.values.get("duration_ns")) if side else None
+    ns = side.values.get("duration_ns") if side else None
+    return Cell(value("duration_ns", ns), ns) if side else None
 
 
 VALUES: dict[str, values.Value] = {
@@ -390,7 +365,7 @@ VALUES: dict[str, values.Value] = {
     "before_time": lambda row, context: _time(row.baseline),
     "after_time": lambda row, context: _time(row.candidate),
     "moved": lambda row, context: _change(row),
-    "bound": lambda row, context: two(bound(row.baseline), bound(row.candidate)),
+    "bound": lambda row, context: both(row, bound),
     "occupancy": lambda row, context: occupancy(row),
     "bars": lambda row, context: Cell(bars=row.widths) if row.widths else None,
 }
