@@ -183,8 +183,8 @@ def test_what_is_no_latencies_is_named(run, good, tmp_path):
     ):
         assert "fix: " in expect_error(run("compare", "x/a.csv", str(path)), slug, 2)
     (tmp_path / "bare.csv").write_text("0,4.95\n1,4.96\n")
-    error = expect_error(run("compare", "x/a.csv", "bare.csv"), "latencies-decimal-comma")
-    assert "two columns and no header" in error and "begin with a line of names" in error
+    error = expect_error(run("compare", "x/a.csv", "bare.csv"), "latencies-column")
+    assert "2 numbers a line and no header" in error and "begin with a line of names" in error
 
 
 def test_a_side_may_be_named(run, pair, tmp_path):

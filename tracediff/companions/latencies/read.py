@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ _SHOWN = 40  # characters of a value in a message
 _FIXES = {
     "latencies-unreadable": "give a file with fewer latencies",
     "latencies-empty": "give a file with measurements",
-    "latencies-bad-value": "leave out, or mend, what is no measurement",
+    "latencies-bad-value": "leave out, or mend, what is no measurement; decimals have a point",
     "latencies-unknown-format": _FORMS,
 }  # slug -> what to do, where it is always the same
 
@@ -49,27 +49,10 @@ class UnsettledError(TracediffError):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is said behind the name of a file or folder: which column or key holds the latencies, and their unit."""
-
-    column: str | None = None
-    unit: str | None = None
-
-
-def split(word: str) -> tuple[Path, Said]:
-    """A word of the command line -> the path, and what is said of it: FILE, FILE:COLUMN, FILE:UNIT or FILE:COLUMN:UNIT."""
-    if Path(word).exists() or ":" not in word:
-        return Path(word), Said()
-    file, _, said = word.partition(":")
-    column, _, unit = said.rpartition(":")
-    return Path(file), Said(column or None, unit) if unit in UNITS else Said(said)
-
-
-@dataclass(frozen=True)
 class Wanted:
-    """What is said of a file; `where`: its name, for messages."""
+    """What is said behind the name of a file or folder: which column or key holds the latencies, and their unit. where: the name, for messages."""
 
-    where: str
+    where: str = ""
     column: str | None = None
     unit: str | None = None
 
@@ -78,6 +61,15 @@ class Wanted:
     ) -> TracediffError:
         """The error of this file; `fix`: where the slug alone does not say what to do."""
         return kind(slug, f"{self.where}: {what}", fix=fix or _FIXES[slug])
+
+
+def split(word: str) -> tuple[Path, Wanted]:
+    """A word of the command line -> the path, and what is said of it: FILE, FILE:COLUMN, FILE:UNIT or FILE:COLUMN:UNIT."""
+    if Path(word).exists() or ":" not in word:
+        return Path(word), Wanted()
+    file, _, said = word.partition(":")
+    column, _, unit = said.rpartition(":")
+    return Path(file), Wanted(file, column or None, unit) if unit in UNITS else Wanted(file, said)
 
 
 @dataclass(frozen=True)
@@ -95,13 +87,12 @@ class LatencyFile:
 
 @dataclass(frozen=True)
 class Found:
-    """A list of values in a file; `unit`: what the file says, None where only the name can tell."""
+    """The list of values in a file; `unit`: what the file says, None where only the name can tell."""
 
     format: str
     name: str  # as `LatencyFile.column`
     values: Sequence[object]
     unit: str | None = None
-    place: str = "value"  # what is counted in messages
 
     @property
     def key(self) -> str:
@@ -109,30 +100,26 @@ class Found:
         return self.name.rpartition(".")[2]
 
 
-def read(path: Path, said: Said | None = None) -> LatencyFile:
+def read(path: Path, said: Wanted | None = None) -> LatencyFile:
     """Read a file; `said`: which column or key, and the unit where the file says none.
 
     Raises `TracediffError`: latencies-unreadable, latencies-unknown-format, latencies-empty, latencies-column,
-    latencies-unit, latencies-bad-value, latencies-decimal-comma; other-input where it is a file for another command.
+    latencies-unit, latencies-bad-value; other-input where it is a file for another command.
     """
+    wanted = replace(said or Wanted(), where=path.name)
     try:
-        return parse(path, said)
+        data = _bytes(path, wanted)
+        found = find(data, wanted)
+        unit, source = settle_unit(found.key, found.unit, wanted)
+        digest = hashlib.sha256(data).hexdigest()
+        return LatencyFile(
+            path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted)
+        )
     except TracediffError:
         from tracediff.formats.recognise import refuse_other
 
         refuse_other(path, lambda kind: kind.slug in ("latencies", "benchmark"), "no latencies")
         raise
-
-
-def parse(path: Path, said: Said | None = None) -> LatencyFile:
-    """`read` without asking what else the file may be: what recognises files asks this."""
-    said = said or Said()
-    wanted = Wanted(path.name, said.column, said.unit)
-    data = _bytes(path, wanted)
-    found = _find(data, wanted)
-    unit, source = settle_unit(found.key, found.unit, wanted)
-    digest = hashlib.sha256(data).hexdigest()
-    return LatencyFile(path.name, found.format, found.name, unit, source, digest, in_ns(found, unit, wanted))
 
 
 def read_side(words: Sequence[str | Path]) -> list[LatencyFile]:
@@ -185,16 +172,14 @@ def recognise(path: Path) -> str | None:
         data = path.read_bytes()
         if b"\0" in data or b'"traceEvents"' in data or b'"format_version"' in data:
             return None
-        found = _own(data, Wanted(path.name))
+        found = find(data, Wanted(path.name))
     except TracediffError as error:
-        known = error.slug in ("latencies-decimal-comma", "latencies-bad-value")
-        return "unclear" if known or isinstance(error, UnsettledError) else None
-    except (OSError, UnicodeDecodeError):
-        return None
-    if found is None or not found.values:
+        unclear = error.slug == "latencies-bad-value" or isinstance(error, UnsettledError)
+        return "unclear" if unclear else None
+    except OSError:
         return None
     told = found.unit is not None or not found.name or is_latency(found.key)
-    return found.format if told else None
+    return found.format if told and found.values else None
 
 
 def _bytes(path: Path, wanted: Wanted) -> bytes:
@@ -209,128 +194,98 @@ def _bytes(path: Path, wanted: Wanted) -> bytes:
         raise wanted.error("latencies-unreadable", error.strerror or str(error), "check the path") from error
 
 
-def _find(data: bytes, wanted: Wanted) -> Found:
-    if not data.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise wanted.error("latencies-empty", "is empty")
+def find(data: bytes, wanted: Wanted) -> Found:
+    """The latencies of a file, which is lists of values by name. Commas and braces bound what a hostile one may become in memory.
+
+    Raises `TracediffError`: latencies-unreadable, latencies-empty, latencies-unknown-format, latencies-column, latencies-unit,
+    latencies-bad-value.
+    """
+    if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
+        raise wanted.error("latencies-unreadable", "too many values")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text[:4096]:
         fix = "save it as UTF-8; traces go to tracediff compare"
         raise wanted.error("latencies-unreadable", "is no UTF-8 text", fix)
-    found = _own(data, wanted)
-    if found is not None:
-        return found
-    broken = ""
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            parse_json(text.encode())
-        except ValueError as error:
-            broken = f"; as JSON it is broken: {error}"
-    raise wanted.error("latencies-unknown-format", f"no latencies of a form that is known here{broken}")
+    if not text:
+        raise wanted.error("latencies-empty", "is empty")
+    form, unit = "json", None
+    if text[0] in "{[":
+        value = parse_json(text, wanted)
+        lists = dict(_lists(value, "", 0))
+        if lists:
+            known = any(
+                name.startswith(begin) and name.endswith(end) for name in lists for begin, end in _IN_SECONDS
+            )
+            unit = "s" if known else _stated(value, wanted)
+    else:
+        form, lists = _of_text(text, wanted)
+    named = [name for name, values in lists.items() if _numbers_mostly(values)]
+    if not named:
+        if not all(lists.values()):
+            raise wanted.error("latencies-empty", "there is no latency in it")
+        raise wanted.error("latencies-unknown-format", "no latencies of a form that is known here")
+    name = choose(named, wanted) if any(named) else ""
+    return Found(form, name, lists[name], unit)
 
 
-def _own(data: bytes, wanted: Wanted) -> Found | None:
-    """What JSON and text readers find; commas and braces bound what a hostile file may become in memory."""
-    if data.count(b",") > 8_000_000 or data.count(b"{") > 2_000_000:
-        raise wanted.error("latencies-unreadable", "too many values")
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] in (b"{", b"["):
-        try:
-            value = parse_json(text)
-        except ValueError:
-            return None
-        else:
-            return find_in_json(value, wanted)
-    return find_in_text(data.decode("utf-8-sig"), wanted)
+def _numbers_mostly(values: Sequence[object]) -> bool:
+    """Whether half of a list or more are numbers, also with a decimal comma: one that is none is then named, not passed over."""
+    shown = values[:1000]
+    good = sum(as_number(one) is not None or _is_number(str(one).replace(",", ".")) for one in shown)
+    return bool(shown) and 2 * good >= len(shown)
 
 
-# JSON: lists, and objects with a list.
+# JSON: lists of numbers and of objects, and objects that lead to them.
 
 _UNIT_KEYS = ("unit", "units", "time_unit")
-# Keys to what known benchmarks write in seconds; of a list of objects any.
-_IN_SECONDS = {("benchmarks", "stats", "data"), ("results", "times")}
+# How the names of lists begin and end that known benchmarks write in seconds.
+_IN_SECONDS = (("benchmarks.", ".stats.data"), ("results.", ".times"))
 _DEEPEST = 8
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(text: str, wanted: Wanted) -> Any:
     """Decode JSON; NaN and Infinity, which Python's json writes, are let through to be named later.
 
-    Raises `ValueError` where it is none.
+    Raises `TracediffError` (latencies-unknown-format).
     """
+    decode = json.loads if "NaN" in text or "Infinity" in text else msgspec.json.decode
     try:
-        return msgspec.json.decode(data)
+        return decode(text)
     except _FAILURES as error:
-        if b"NaN" not in data and b"Infinity" not in data:
-            raise ValueError(str(error)) from error
-    try:
-        return json.loads(data)
-    except _FAILURES as error:
-        raise ValueError(str(error)) from error
+        what = f"no latencies of a form that is known here; as JSON it is broken: {error}"
+        raise wanted.error("latencies-unknown-format", what) from error
 
 
-def find_in_json(value: Any, wanted: Wanted) -> Found | None:
-    """Return the latencies in a decoded file, None where it holds none that are known here.
+def _lists(value: object, name: str, depth: int) -> Iterator[tuple[str, list[Any]]]:
+    """The lists in a value by their keys with dots between them, in order. An object of a list is called by its name or command, else by its place.
 
-    Raises `TracediffError`: latencies-column, latencies-unit, latencies-empty.
+    Objects of numbers, one an iteration, are a list a key.
     """
-    if isinstance(value, dict):
-        return _object(value, wanted)
-    if not isinstance(value, list):
-        return None
-    if value and all(isinstance(one, dict) for one in value):
-        return rows(value, wanted)
-    return None if value and isinstance(value[0], dict | list) else Found("json", "", value)
-
-
-def rows(objects: Sequence[Mapping[str, Any]], wanted: Wanted) -> Found:
-    """Return the latencies of a list of objects, one an iteration; the key is chosen as a column of a CSV is."""
-    first = objects[0]
-    numeric = [key for key, value in first.items() if isinstance(key, str) and as_number(value) is not None]
-    key = choose(numeric, wanted)
-    return Found("json", key, [one.get(key) for one in objects], _stated(objects, wanted), "object")
-
-
-@dataclass(frozen=True)
-class _List:
-    """A list of numbers in an object; keys: those that lead to it; names: the keys, and those of objects in lists on the way."""
-
-    keys: tuple[str, ...]
-    names: tuple[str, ...]
-    values: list[Any]
-
-
-def _object(value: dict[str, Any], wanted: Wanted) -> Found | None:
-    lists = {".".join(one.names): one for one in _lists(value, _List((), (), []))}
-    lists = {name: one for name, one in lists.items() if one.values} or lists
-    if not lists:
-        return None
-    asked = [name for name, one in lists.items() if wanted.column in one.names]
-    name = asked[0] if len(asked) == 1 else choose(list(lists), wanted)
-    unit = "s" if lists[name].keys in _IN_SECONDS else _stated([value], wanted)
-    return Found("json", name, lists[name].values, unit)
-
-
-def _lists(value: object, at: _List) -> Iterator[_List]:
-    """The lists of numbers in a value, in order. An object of a list is called by its name or command, else by its place."""
-    if len(at.names) > _DEEPEST:
+    inner = f"{name}." if name else ""
+    if depth > _DEEPEST:
         return
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _lists(one, _List((*at.keys, key), (*at.names, key), []))
+            yield from _lists(one, f"{inner}{key}", depth + 1)
     elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        for key, one in value[0].items():
+            if as_number(one) is not None:
+                yield f"{inner}{key}", [each.get(key) for each in value]
         for number, one in enumerate(value):
-            name = str(one.get("name") or one.get("command") or number)
-            yield from _lists(one, _List(at.keys, (*at.names, name), []))
-    elif isinstance(value, list) and (not value or any(as_number(item) is not None for item in value)):
-        yield replace(at, values=value)
+            called = one.get("name") or one.get("command") or number
+            yield from _lists(one, f"{inner}{called}", depth + 1)
+    elif isinstance(value, list):
+        yield name, value
 
 
-def _stated(objects: Iterable[Mapping[str, Any]], wanted: Wanted) -> str | None:
-    """The unit that objects state; an unknown one is refused, for nothing may be guessed instead."""
-    told = {str(one.get(name)) for one in objects for name in _UNIT_KEYS if name in one}
+def _stated(value: Any, wanted: Wanted) -> str | None:
+    """The unit that the object states, or those of the list; an unknown one is refused, for nothing may be guessed instead."""
+    objects = value if isinstance(value, list) else [value]
+    told = {str(one[key]) for one in objects if isinstance(one, dict) for key in _UNIT_KEYS if key in one}
     named = {_UNIT_OF.get(one.strip().lower()) for one in told}
     if len(named) > 1 or None in named:
         units = ", ".join(sorted(one[:20] for one in told))
@@ -342,96 +297,46 @@ def _stated(objects: Iterable[Mapping[str, Any]], wanted: Wanted) -> str | None:
 
 _MAX_COLUMNS = 512
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z|[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+\Z")
 
 
-def find_in_text(text: str, wanted: Wanted) -> Found | None:
-    """Return the latencies of a text, None where it is of no form that is known here.
+def _of_text(text: str, wanted: Wanted) -> tuple[str, dict[str, list[object]]]:
+    """The columns of a text with a header, or its lines, of which each is a number.
 
-    Raises `TracediffError`: latencies-column, latencies-bad-value, latencies-decimal-comma, latencies-empty.
+    Raises `TracediffError`: latencies-column, latencies-bad-value, latencies-empty.
     """
-    kept = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not kept:
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines:
         raise wanted.error("latencies-empty", "there is no latency in it")
-    delimiter = next((one for one in ("\t", ";", ",") if one in kept[0][1]), None)
-    if delimiter is None and is_number(kept[0][1].strip()):
-        return _numbers_of_lines([(number, line.strip()) for number, line in kept], "text", "", wanted)
-    return _csv(kept, delimiter or ",", wanted)
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number with a decimal point; nan and inf are, so that they are refused by name."""
-    return len(text) < 400 and _NUMBER.match(text) is not None
-
-
-def _numbers_of_lines(cells: Sequence[tuple[int, str]], form: str, name: str, wanted: Wanted) -> Found:
-    values = []
-    for number, cell in cells:
-        if not is_number(cell):
-            if _DECIMAL_COMMA.match(cell):
-                raise _comma(wanted, number, cell)
-            what = f"line {number} is {shown(cell) or 'empty'}: no number"
-            raise wanted.error("latencies-bad-value", what)
-        values.append(float(cell))
-    # lines that hold no value are left out, so the place of a value is counted among the values
-    return Found(form, name, values)
-
-
-def _comma(wanted: Wanted, line: int, cell: str, *, or_columns: bool = False) -> TracediffError:
-    """The error for a decimal comma; `or_columns`: the comma may as well stand between two columns."""
-    other, fix = "", "write decimal points, as with LC_ALL=C"
-    if or_columns:
-        other = ", or two columns and no header"
-        fix += "; with two columns begin with a line of names, such as iteration,latency_ms"
-    what = f"line {line} has a decimal comma{other}: {shown(cell)}"
-    return wanted.error("latencies-decimal-comma", what, fix)
-
-
-def _csv(kept: Sequence[tuple[int, str]], delimiter: str, wanted: Wanted) -> Found | None:
-    lines = (line for _, line in kept)
+    delimiter = next((one for one in ("\t", ";", ",") if one in lines[0]), None)
+    if delimiter is None and _is_number(lines[0].strip()):
+        return "text", {"": [_value(line) for line in lines]}
     try:
-        table = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True))
+        header, *body = csv.reader(lines, delimiter=delimiter or ",", skipinitialspace=True, strict=True)
     except csv.Error as error:
         raise wanted.error("latencies-bad-value", f"the CSV cannot be read: {error}") from error
-    header, body = [cell.strip() for cell in table[0]], table[1:]
-    commas = [cell for cell in header if _DECIMAL_COMMA.match(cell)]
-    if all(is_number(cell) or cell in commas for cell in header):
-        if delimiter == "," and len(header) == 2:
-            raise _comma(wanted, kept[0][0], kept[0][1].strip(), or_columns=True)
-        if commas:
-            raise _comma(wanted, kept[0][0], commas[0])
-        what = f"{len(header)} numbers a line and no header"
-        raise wanted.error(
-            "latencies-column", what, "begin with a line of names, such as iteration,latency_ms"
-        )
+    if all(_is_number(cell.strip().replace(",", ".")) for cell in header):
+        fix = "begin with a line of names, such as iteration,latency_ms; decimals have a point"
+        raise wanted.error("latencies-column", f"{len(header)} numbers a line and no header", fix)
     if len(header) > _MAX_COLUMNS or len(set(header)) < len(header):
         raise wanted.error("latencies-column", "too many columns, or two of one name", "one name a column")
-    if not body:
-        raise wanted.error("latencies-empty", "a header and no line below it")
-    numeric = [name for place, name in enumerate(header) if _holds_numbers(body, place)]
-    if not numeric and not any(map(is_latency, header)):
-        return None
-    chosen = choose(numeric, wanted)
-    place = header.index(chosen)
-    numbers = [number for number, _ in kept[1:]] if len(table) == len(kept) else range(2, len(table) + 1)
-    cells = []
-    for number, row in zip(numbers, body, strict=True):
-        if len(row) != len(header):
-            what = f"line {number} has {len(row)} columns, the header {len(header)}"
+    meant = wanted.column or wanted.unit or any(map(is_latency, header))
+    for number, row in enumerate(body, 1):
+        if meant and len(row) != len(header):
+            what = f"line {number} below the header has {len(row)} columns, the header {len(header)}"
             raise wanted.error("latencies-bad-value", what)
-        cells.append((number, row[place].strip()))
-    return _numbers_of_lines(cells, "csv", chosen, wanted)
+    return "csv", {
+        name.strip(): [_value(row[at]) for row in body if at < len(row)] for at, name in enumerate(header)
+    }
 
 
-def _holds_numbers(body: Sequence[Sequence[str]], place: int) -> bool:
-    """Whether half of a column or more are numbers: one that is none is then named, not passed over."""
-    cells = [row[place].strip() for row in body[:1000] if place < len(row)]
-    good = sum(is_number(cell) or _DECIMAL_COMMA.match(cell) is not None for cell in cells)
-    return bool(cells) and 2 * good >= len(cells)
+def _value(cell: str) -> float | str:
+    """A number with a decimal point; nan and inf are some, so that they are refused by name."""
+    cell = cell.strip()
+    return float(cell) if _is_number(cell) else cell
+
+
+def _is_number(text: str) -> bool:
+    return len(text) < 400 and _NUMBER.match(text) is not None
 
 
 # What the name of a column or key says: whether it is a latency, and in which unit. Nothing is guessed from values.
@@ -448,10 +353,10 @@ _WORDS = {
 _UNIT_OF = {word: unit for unit, words in _WORDS.items() for word in words}
 _LATENCY = {"latency", "latencies", "time", "times", "duration", "durations", "elapsed", "runtime", "runtimes"}  # fmt: skip
 # A number of one of these is no duration, whatever its unit: moments, rates, counters.
-_MOMENTS = {"start", "end", "begin", "stop", "timestamp", "date", "since", "epoch", "per"}  # fmt: skip
-_RATES = {"throughput", "rate", "qps", "tok", "tokens", "req", "requests", "samples", "flops", "tflops", "bytes"}  # fmt: skip
-_COUNTERS = {"", "timestamp", "ts", "iteration", "iter", "step", "index", "idx", "id", "i", "n", "run", "rank"}  # fmt: skip
-_OTHER = _MOMENTS | _RATES | {"ts", "i", "id", "idx", "index", "n", "rank", "run", "batch", "size", "seed", "count"}  # fmt: skip
+_OTHER = {"start", "end", "begin", "stop", "timestamp", "date", "since", "epoch", "per", "throughput", "rate", "qps", "tok", "tokens",
+          "req", "requests", "samples", "flops", "tflops", "bytes", "ts", "i", "id", "idx", "index", "n", "rank", "run", "batch",
+          "size", "seed", "count"}  # fmt: skip
+_COUNTERS = _OTHER | {"iteration", "iter", "step"}
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00b5\u03bc]+|\d+")
 
 
@@ -477,7 +382,7 @@ def quantity(name: str) -> str:
 def is_latency(name: str) -> bool:
     """Whether a name speaks of a duration: by its unit, or by a word such as latency or time."""
     found = set(words(name))
-    return unit_in(name) is not None or (bool(found & _LATENCY) and not found & _MOMENTS)
+    return unit_in(name) is not None or (bool(found & _LATENCY) and not found & _OTHER)
 
 
 def choose(names: Sequence[str], wanted: Wanted) -> str:
@@ -488,8 +393,9 @@ def choose(names: Sequence[str], wanted: Wanted) -> str:
     """
     listed = ", ".join(name[:60] for name in names[:12]) or "none"
     if wanted.column is not None:
-        if wanted.column in names:
-            return wanted.column
+        asked = [name for name in names if wanted.column in (name, *name.split("."))]
+        if wanted.column in asked or len(asked) == 1:
+            return wanted.column if wanted.column in asked else asked[0]
         what = f"no column or key {wanted.column[:60]!r} of numbers"
         raise wanted.error("latencies-column", what, f"there are: {listed}")
     durations = [name for name in names if is_latency(name)]
@@ -540,7 +446,7 @@ def in_ns(found: Found, unit: str, wanted: Wanted) -> npt.NDArray[np.float64]:
     out = np.fromiter(_numbers(found, wanted), dtype=np.float64, count=count) * UNITS[unit]
     largest = int(out.argmax())
     if out[largest] > LONGEST_NS:
-        what = f"{found.place} {largest + 1} is {found.values[largest]} {unit}: longer than 100 days"
+        what = f"value {largest + 1} is {found.values[largest]} {unit}: longer than 100 days"
         raise wanted.error("latencies-bad-value", what, "check the unit")
     return out
 
@@ -550,7 +456,7 @@ def _numbers(found: Found, wanted: Wanted) -> Iterable[float]:
         number = as_number(value)
         if number is None or not math.isfinite(number) or number < 0:
             why = "no number" if number is None else "negative" if number < 0 else "not finite"
-            raise wanted.error("latencies-bad-value", f"{found.place} {place} is {shown(value)}: {why}")
+            raise wanted.error("latencies-bad-value", f"value {place} is {shown(value)}: {why}")
         yield number
 
 
