@@ -9,9 +9,11 @@ import argparse
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from benchmarks.inputs import ROOT
 from benchmarks.nulls import PAGE, fill
@@ -27,8 +29,7 @@ WITHIN = 0.15
 SURE_FROM = 4  # runs a side
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What is said of one planted cause. rank: of its finding, None without one; ns, half: size and half of its interval."""
 
     cause: str
@@ -49,8 +50,7 @@ class Found:
         return off <= max(self.half, WITHIN * abs(self.planted_ns or 0))
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     """What is said of a pair."""
 
     pair: dict[str, Any]

@@ -6,11 +6,12 @@ import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.compare import compare
@@ -28,8 +29,7 @@ _PRESENT = 0.9  # of the steps of its phase have the place that a change is put 
 Numbers = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """Runs of one program. `name`: of its folder."""
 
     name: str
@@ -109,8 +109,7 @@ def main_phase(result: Result) -> Phase | None:
 # A change that is known, put into the tables of a run.
 
 
-@dataclass(frozen=True)
-class Planted:
+class Planted(msgspec.Struct, frozen=True):
     """A change of every step of a phase. spread: over all host time of the step; else host work of `thread` in `place`."""
 
     phase: str

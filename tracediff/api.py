@@ -12,11 +12,11 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.companions.model import Result
 from tracediff.errors import TracediffError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,7 +63,7 @@ class ReadRequest:
         """
         from tracediff.execution.sides import Reading, tuning
 
-        same = {one.name: getattr(self, one.name) for one in fields(Reading) if hasattr(self, one.name)}
+        same = {name: getattr(self, name) for name in Reading.__struct_fields__ if hasattr(self, name)}
         return Reading(**same, **tuning(), keep=keep)
 
 
@@ -103,6 +103,8 @@ class MeasureRequest(ReadRequest):
 
     def reading(self, *, keep: bool = False) -> Reading:
         """Raises `TracediffError`: bad-limit, bad-export."""
+        from msgspec.structs import replace
+
         return replace(super().reading(keep=keep), cached=self.cache)
 
     def said(self, sides: int = 2, **more: object) -> dict[str, object]:

@@ -6,11 +6,10 @@ import importlib
 import os
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
@@ -80,7 +79,7 @@ def compare_request(
     for add in (*adds.values(), *found):
         result = add(result)
     if notes:
-        result = msgspec.structs.replace(result, warnings=[*result.warnings, *notes])
+        result = replace(result, warnings=[*result.warnings, *notes])
     if bundle is not None and result.kpi is None:
         from tracediff.companions.bench.compare import with_bundle_kpi
 
@@ -123,8 +122,6 @@ def _found(
 
 def _adding(section: str, one: list[Path], other: list[Path]) -> Callable[[Result], Result]:
     """Read the files of a section of both sides, and return what adds it to a result. Raises `TracediffError`: those of the readers."""
-    from msgspec.structs import replace
-
     if section == "ncu":
         from tracediff.companions.ncu.compare import compare_ncu
         from tracediff.companions.ncu.read import read as read_profile
@@ -169,7 +166,7 @@ def show_request(
     options = Options(extra=request.said(sides=1))
     shown = with_titles(show(side, options, request.picks(), request.worst or 0))
     odd = [note for report in figures for note in report.warnings]
-    return msgspec.structs.replace(shown, kpi=show_kpi(figures), warnings=[*shown.warnings, *odd])
+    return replace(shown, kpi=show_kpi(figures), warnings=[*shown.warnings, *odd])
 
 
 def what_if_request(request: WhatIfRequest, *, progress: Callable[[str], None] = lambda _: None) -> WhatIf:

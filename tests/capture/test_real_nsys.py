@@ -6,7 +6,6 @@ Python that runs the emulator ($TRACEDIFF_TEST_PYTHON, else this one) needs the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from tests.capture.stand_ins import manifest_of
 from tracediff.capture.plan import PRESETS
@@ -226,7 +226,7 @@ def test_the_steps_of_a_server_that_is_asked_to_profile(
 
     Without a GPU nothing calls cudaProfilerStart: the whole run is captured.
     """
-    monkeypatch.setitem(PRESETS, stack, dataclasses.replace(PRESETS[stack], capture_range=False))
+    monkeypatch.setitem(PRESETS, stack, replace(PRESETS[stack], capture_range=False))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

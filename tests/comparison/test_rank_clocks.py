@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show

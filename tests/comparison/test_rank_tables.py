@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from tests.measuring import FIRST, measured, step
 from tracediff.comparison.candidates import Candidate, _call, replacement

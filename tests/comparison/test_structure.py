@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from tests.comparison.test_ranks import STEPS, US, ranks
 from tests.tiny import label, one_gap, plain, reduced, spent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 
 import duckdb
@@ -35,9 +34,9 @@ def test_numbers_are_the_same_from_a_file(monkeypatch, tmp_path):
     monkeypatch.setattr(captures, "connect", noted)
     monkeypatch.setattr(captures, "LARGE", 0)
     on_disk = reduce_file(EAGER, Reading(keep=True))
-    for one in fields(in_memory):
-        here, there = getattr(in_memory, one.name), getattr(on_disk, one.name)
-        assert here.equals(there) if isinstance(here, pl.DataFrame) else repr(here) == repr(there), one.name
+    for name in in_memory.__struct_fields__:
+        here, there = getattr(in_memory, name), getattr(on_disk, name)
+        assert here.equals(there) if isinstance(here, pl.DataFrame) else repr(here) == repr(there), name
     assert opened == [tmp_path]
     assert not list(tmp_path.iterdir())
 

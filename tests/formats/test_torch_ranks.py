@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from tests.comparing import compare, show
 from tests.tiny import FIXTURES

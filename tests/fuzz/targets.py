@@ -19,7 +19,6 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -184,7 +183,7 @@ def measured(path: Path, before: Side) -> tuple[str, object]:
 def differing(one: object, other: object) -> set[str]:
     """The tables and figures in which two reductions differ."""
     left_out = {"name", "fingerprint", "bytes", "warnings", "samples", "sequences"}
-    pairs = {field.name: (getattr(one, field.name), getattr(other, field.name)) for field in fields(one)}  # type: ignore[arg-type]
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in one.__struct_fields__}
     return {
         name
         for name, (before, after) in pairs.items()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import scratch

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Index, Ints, chunks, count_by, grouped, picked_at, sum_by
 from tracediff.accounting.sweep import Gaps
@@ -169,8 +170,7 @@ class _Texts:
         return IDLE[cause], IDLE[under], self._roles[thread], self._places[place]
 
 
-@dataclass(frozen=True)
-class _Longest:
+class _Longest(msgspec.Struct, frozen=True):
     """A piece; all: ns of all pieces that it is the longest of."""
 
     ns: int

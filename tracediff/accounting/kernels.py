@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import duckdb
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -255,8 +255,7 @@ _GROUP_END = "ncclGroupEnd"
 _UNKNOWN = "?"  # before the kind of calls that stands for their communicator
 
 
-@dataclass(frozen=True)
-class Communicators:
+class Communicators(msgspec.Struct, frozen=True):
     """The communicators of an export.
 
     of_launch: of each launching call inside a call into NCCL its communicator, -1 not in one. Of each communicator its own name, the

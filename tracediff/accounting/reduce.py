@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.counts import count_tables, read_copies
 from tracediff.accounting.host import awaited_table, host_tables, payload_table
@@ -108,7 +108,7 @@ def _measure(
         periods.with_columns(start_up=pl.lit(new_kernels(timeline, swept)) | loads)
     )
     stratum = periods["stratum"].to_numpy()
-    windows = dataclasses.replace(windows, strata=stratum)
+    windows = replace(windows, strata=stratum)
     launch = [
         launch_table(unit, one, first, stratum, timeline)
         for unit, one, first in zip(timeline.units, swept, first_of, strict=False)
@@ -385,7 +385,7 @@ def reduce_host(
         pl.lit(None, pl.Float64).alias(name) for name in ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
     ]
     no_ops = [pl.lit(0, dtype).alias(name) for name, dtype in _OPS.items()]
-    return dataclasses.replace(
+    return replace(
         reduction,
         coverage=coverage,
         periods=reduction.periods.with_columns(*no_ops),

@@ -5,12 +5,13 @@ Every table carries names, not ids of the export: reductions of different export
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Ints
 from tracediff.model import Captured, Note
@@ -19,8 +20,7 @@ from tracediff.trace.steps import StepRule
 from tracediff.trace.threads import Thread
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """Events of one kind in a step, as arrays of one length in order of (start, longest first).
 
     start, end: ns from the step's start, cut to the step. what: index into `texts` (of kind gpu: row of `Reduction.keys`).
@@ -39,9 +39,9 @@ class Lane:
     groups: tuple[str, ...]
     under: Ints | None = None
     source: int = -1
-    columns: dict[str, Ints] = field(default_factory=dict)
-    inside: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    count: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    columns: dict[str, Ints] = msgspec.field(default_factory=dict)
+    inside: Ints = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    count: Ints = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
 
     def take(self, index: Ints) -> Lane:
         """Some of the events of a lane in which none are merged."""
@@ -56,8 +56,7 @@ class Lane:
         )
 
 
-@dataclass(frozen=True)
-class SampledStep:
+class SampledStep(msgspec.Struct, frozen=True):
     """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread.
 
     whole: where lanes hold merged events, all ops of the step in order of start, then its idle time; empty where no lane does.
@@ -68,11 +67,10 @@ class SampledStep:
     lanes: list[Lane]
     events: int  # before any were merged
     merged_below_ns: int = 0  # neighbours of one group shorter than this were merged; 0: none were
-    whole: list[Lane] = field(default_factory=list)
+    whole: list[Lane] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class EventGraph:
+class EventGraph(msgspec.Struct, frozen=True):
     """What whatif/graph.py makes of the events of some stretches of successive steps: points in time, and edges between them.
 
     time: of each point, ns; every edge leads to a later place in it. Edges, in order of their target: source, target, lag (ns), kind
@@ -98,16 +96,15 @@ class EventGraph:
     stretch: Ints
 
 
-@dataclass(frozen=True)
-class StepSequence:
+class StepSequence(msgspec.Struct, frozen=True):
     """The ops that some steps launched: `steps` of them had just these `keys` (rows of `Reduction.keys`), in order of start."""
 
     steps: int
     keys: list[int]
 
 
-@dataclass(frozen=True, eq=False)  # one is equal to itself alone
-class Reduction:
+# one is equal to itself alone
+class Reduction(msgspec.Struct, frozen=True, eq=False):
     """One export.
 
     periods    a row a whole period: period, rank, device, number, phase, ctx_reqs, ctx_tokens, gen_reqs, stratum,
@@ -212,7 +209,7 @@ class Reduction:
     layers: pl.DataFrame
     layer_sources: pl.DataFrame
     sequences: dict[str, list[StepSequence]]
-    sampled: list[SampledStep] = field(default_factory=list)
+    sampled: list[SampledStep] = msgspec.field(default_factory=list)
     events: EventGraph | None = None
 
     @property

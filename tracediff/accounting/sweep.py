@@ -6,8 +6,7 @@ with k ops of the winning kind is shared 1/k to each, so op shares add up to the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +14,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints
 from tracediff.trace.periods import Unit
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(msgspec.Struct, frozen=True):
     """Idle chunks [start, end) of a device in order of time: arrays of one length."""
 
     start: Ints
@@ -37,8 +35,7 @@ class Gaps:
         )
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(msgspec.Struct, frozen=True):
     """Busy time and gaps of one unit.
 
     busy: (periods, 3) ns by kind. Piece arrays: an op cut at period bounds (most ops are one piece).

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import duckdb
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import asdict
 
 from tracediff.accounting.intervals import (
     EMPTY,
@@ -50,8 +51,7 @@ from tracediff.trace.threads import LAUNCH, OTHER, SYNC, Calls, Launches, Places
 # Host windows of the measured steps: in which stratum something on the host happened.
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(msgspec.Struct, frozen=True):
     """For each process its windows in order: starts, ends (ns), periods. Windows do not overlap.
 
     A window's period is that of the step on the first device of its rank (row of `Reduction.periods`).
@@ -59,7 +59,7 @@ class Windows:
 
     of_pid: dict[int, tuple[Ints, Ints, Ints]]
     ranks: frozenset[int]  # the processes that have steps of their own
-    strata: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of each period
+    strata: Ints = msgspec.field(default_factory=lambda: np.empty(0, np.int64))  # of each period
 
     def stratum(self, pid: int, instant: Ints) -> Ints:
         """The stratum of the window of this process that each instant lies in, -1 outside all."""
@@ -150,8 +150,7 @@ def host_windows(
 # The GIL: who waited for it, who held it around those waits, and for how long in all.
 
 
-@dataclass(frozen=True)
-class Gil:
+class Gil(msgspec.Struct, frozen=True):
     """Waits of each thread, a partition; the holds of each process that matter to them; sums by stratum and thread."""
 
     waits: dict[int, Intervals]
@@ -275,8 +274,7 @@ NO_STATE = len(STATES)
 _GC, _GIL_WAIT, _CALL = 0, 1, 2  # _CALL + LAUNCH, SYNC or OTHER
 
 
-@dataclass(frozen=True)
-class Doing:
+class Doing(msgspec.Struct, frozen=True):
     """What a thread did in a chunk of time, cut wherever anything changes.
 
     Arrays of the slots between `bounds` (see `intervals.split`).
@@ -455,8 +453,7 @@ _UNDER_IN_LAUNCH = np.where(CODE["gc"] == _OF_STATE, CODE["gc"], CODE["launch_ap
 _IN_CALLS = np.isin(np.arange(len(IDLE)), [CODE[name] for name in ("launch_api", "host_sync", "host_api")])
 
 
-@dataclass(frozen=True)
-class IdlePieces:
+class IdlePieces(msgspec.Struct, frozen=True):
     """Parts of gaps that end with launches of one thread: arrays of one length, in no order. -1 stands for none."""
 
     tid: int  # launching thread
@@ -585,7 +582,7 @@ def _select(
     """Some of the pieces, with other values in some fields."""
     kept = {
         name: value[index] if isinstance(value, np.ndarray) else value
-        for name, value in pieces.__dict__.items()
+        for name, value in asdict(pieces).items()
         if name not in changed
     }
     return IdlePieces(**kept, **changed)  # type: ignore[arg-type]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from tracediff.errors import TracediffError, visible
 
@@ -12,8 +13,7 @@ _MOST = 10_000  # files of a folder that is read
 _LONGEST = 1_000  # characters of a name
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A file or folder: its name for the agent, its path without symbolic links, and what changes when its content does."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.gates import parse_gate
@@ -18,8 +19,7 @@ FIRST_LOOK = 3  # pairs, before which no prior gives an interval
 _PRIOR = 4.0, 400.0  # bounds of the variance of the effect size
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """What is asked of the difference between two commits.
 
     limit_ns: beyond it a commit is bad; None: half of the difference that is found. share: the limit as a part of the baseline
@@ -33,8 +33,7 @@ class Rule:
     prior: float = _PRIOR[0]
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What some pairs say, ns per step. Bounds are infinite while too few pairs say nothing."""
 
     pairs: int

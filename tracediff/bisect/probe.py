@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +46,7 @@ _OF_THE_MACHINE = ("out-of-memory", "disk-full", "bad-limit", "bad-step-regex", 
 _NOTHING_THERE = ("no-such-place", "no-such-kernel")
 
 
-@dataclass
-class Watch:
+class Watch(msgspec.Struct):
     """Told how a search goes; here it says nothing."""
 
     building: Callable[[BisectCommit], None] = lambda commit: None
@@ -84,8 +82,7 @@ def plan_of(words: str, build: str | None) -> Plan:
     return plan
 
 
-@dataclass
-class Prober:
+class Prober(msgspec.Struct):
     """Measures commits. Called as `search.Measure`.
 
     spent: seconds of all finished probes; budget_s: how many may be spent in all.
@@ -98,10 +95,10 @@ class Prober:
     nsys: Nsys
     env: Mapping[str, str]
     max_pairs: int
-    reading: Reading = field(default_factory=Reading)
+    reading: Reading = msgspec.field(default_factory=Reading)
     budget_s: float = math.inf
     spent: Callable[[], float] = lambda: 0.0
-    watch: Watch = field(default_factory=Watch)
+    watch: Watch = msgspec.field(default_factory=Watch)
 
     def __call__(self, baseline: BisectCommit, candidate: BisectCommit, rule: Rule, name: str) -> BisectProbe:
         """Build and run both commits until `rule` has its answer or there are `max_pairs` pairs.
@@ -196,8 +193,7 @@ class Prober:
             raise BudgetSpentError
 
 
-@dataclass
-class _Looks:
+class _Looks(msgspec.Struct):
     """What the runner asks after every pair. Each export is read once."""
 
     prober: Prober
@@ -208,8 +204,8 @@ class _Looks:
     last: Seen | None = None
     out_of_budget: bool = False
     build_seconds: float = 0.0
-    _reduced: dict[Path, Reduction] = field(default_factory=dict)
-    _sides: list[Side] = field(default_factory=list)
+    _reduced: dict[Path, Reduction] = msgspec.field(default_factory=dict)
+    _sides: list[Side] = msgspec.field(default_factory=list)
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[dict[str, Any], str | None]:
         """Return the look for the manifest, and why no more runs are needed (None: go on). Raises _BrokenError."""

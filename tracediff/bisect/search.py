@@ -12,7 +12,6 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,8 +50,7 @@ def commit(folder: Path, revision: str) -> BisectCommit:
     return BisectCommit(found, git(folder, "log", "-1", "--format=%s", found).strip())
 
 
-@dataclass(frozen=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """`git bisect` between two commits. tree: its worktree, where git keeps how far it is; no file there is touched by it."""
 
     repository: Path
@@ -224,8 +222,7 @@ class Measure(Protocol):
         """Raises BudgetSpentError; `TracediffError` for what is no fault of a commit between GOOD and BAD."""
 
 
-@dataclass
-class Search:
+class Search(msgspec.Struct):
     """One search. keep: called whenever the state has changed. share: the limit as a part of GOOD's time."""
 
     state: Bisect

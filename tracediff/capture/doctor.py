@@ -12,9 +12,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from tracediff.capture import machine
 from tracediff.capture.machine import Nsys, import_raw, need_nsys
@@ -56,8 +57,7 @@ print(name)
 """
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import urljoin
+
+import msgspec
 
 from tracediff.capture import machine
 from tracediff.capture.machine import TRACES, Features, Nsys
@@ -30,8 +31,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """Everything that a run is started with. `added`: the part of `env` that the plan and the preset add."""
 
     command: list[str]

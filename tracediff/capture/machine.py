@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
+
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.reports import find_nsys
@@ -246,8 +247,7 @@ _IMPORTERS = (
 )
 
 
-@dataclass(frozen=True)
-class Features:
+class Features(msgspec.Struct, frozen=True):
     """What an nsys can do, as far as a command line depends on it."""
 
     traces: frozenset[str] = frozenset(TRACES)
@@ -257,8 +257,7 @@ class Features:
     functions_flag: str | None = "--python-functions-trace"
 
 
-@dataclass(frozen=True)
-class Nsys:
+class Nsys(msgspec.Struct, frozen=True):
     """An nsys that answers."""
 
     path: Path

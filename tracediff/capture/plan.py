@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,8 +18,7 @@ from tracediff.formats.files import read_toml
 from tracediff.formats.reports import PARQUET_FIRST, Form
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(msgspec.Struct, frozen=True):
     """How one kind of program is captured."""
 
     name: str
@@ -31,7 +29,7 @@ class Preset:
     """How the program is told its iterations: `A-B` one range, `A-B,C-D` several, `A-B,N` or single ones, `N,M` single ones only."""
     capture_range: bool = True
     """Capture between cudaProfilerStart and cudaProfilerStop only (`-c cudaProfilerApi`)."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     fork: bool = True
     program: str | None = None
     """The program whose command line `reports` go on."""
@@ -43,7 +41,7 @@ class Preset:
     serving: tuple[str, ...] = ()
     """Words that make a command a server where other commands of the preset are none."""
     ready_url: str = "http://localhost:8000/health"
-    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    flags: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Word of a command -> flags that its profiled runs get; {first} and {count} are of the step range, {run} is the run's folder."""
     start: str | None = None
     """JSON that is posted to the server's /start_profile before its client runs, with the same two; '' is no body."""

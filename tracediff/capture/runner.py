@@ -29,6 +29,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import tracediff
 from tracediff.capture import machine
 from tracediff.capture.launch import Launch, launch_of, left_out, profile_url
@@ -54,8 +56,7 @@ GRACE_S = 20.0  # between asking a process tree to end and killing it; nsys writ
 _MARK = "TRACEDIFF_RUN"  # tells the processes of a run, also those that left its tree
 
 
-@dataclass
-class Child:
+class Child(msgspec.Struct):
     """A started program in a session of its own."""
 
     process: subprocess.Popen[bytes]

@@ -19,7 +19,6 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,8 +73,7 @@ _Rule = Callable[[Row], Row | None]  # a row of the source -> the row to write, 
 _Text = Callable[[str], str | None]
 
 
-@dataclass(slots=True)
-class TableProof:
+class TableProof(msgspec.Struct):
     """What was compared between the source and the result for one table."""
 
     name: str
@@ -90,13 +88,12 @@ class TableProof:
         return self.rows_read == self.rows_kept and not self.texts_changed
 
 
-@dataclass(slots=True)
-class ScrubReport:
+class ScrubReport(msgspec.Struct):
     """What `scrub` kept, changed and left out."""
 
-    tables: list[TableProof] = field(default_factory=list)
-    dropped_tables: list[str] = field(default_factory=list)
-    dropped_columns: list[str] = field(default_factory=list)
+    tables: list[TableProof] = msgspec.field(default_factory=list)
+    dropped_tables: list[str] = msgspec.field(default_factory=list)
+    dropped_columns: list[str] = msgspec.field(default_factory=list)
     strings_dropped: int = 0
     records_dropped: int = 0
 
@@ -210,8 +207,7 @@ def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
 # Tables
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(msgspec.Struct):
     name: str
     columns: dict[str, str]
     """Column -> BIGINT, DOUBLE or VARCHAR; of a table that a user keeps as it is declared."""
@@ -445,14 +441,13 @@ class _Rules:
 _PRIVATE_OF_SIDE = ("command", "client", "launcher")
 
 
-@dataclass
-class BundleReport:
+class BundleReport(msgspec.Struct):
     """What became of a bundle."""
 
     exports: int = 0
     rows: int = 0
     bytes: int = 0
-    left_out: list[str] = field(default_factory=list)  # benchmark reports
+    left_out: list[str] = msgspec.field(default_factory=list)  # benchmark reports
 
 
 def scrub_bundle(source: Path, target: Path, *, keep_kpi: bool = False) -> BundleReport:
@@ -529,8 +524,7 @@ _RANKS = ("rank", "world_size")
 _OWNERS = {"host_name": "Hostname", "hostname": "Hostname", "user": "USER_NAME", "username": "USER_NAME"}
 
 
-@dataclass(frozen=True)
-class ScrubbedTrace:
+class ScrubbedTrace(msgspec.Struct, frozen=True):
     """What was kept: events, and how many were left out; texts that were cleaned."""
 
     events: int

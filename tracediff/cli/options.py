@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Container, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -196,6 +196,8 @@ class Gating:
 
     def read(self) -> Policy:
         """Raises `TracediffError` for bad gates and policies: call it before any work is done."""
+        from msgspec.structs import replace
+
         from tracediff.comparison.gates import Policy, parse_gate, read_policy
 
         given = [parse_gate(text) for text in self.fail_on]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from tracediff.cli.options import complete_files, progress, takes
 from tracediff.cli.say import say

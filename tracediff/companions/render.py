@@ -6,9 +6,10 @@ A section of a companion begins with its first sentence, which is the headline o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
 
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.model import Note

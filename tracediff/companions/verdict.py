@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -23,8 +23,7 @@ _OF_ITERATIONS = 10.0  # degrees of freedom of the variance that the iterations 
 _TWO_RUNS = 1.96 * np.sqrt(2)  # half-width of the difference of two runs over the standard deviation of a run
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True):
     """What is known of each figure, arrays over figures. p: nan with one run on a side; interval: nan where it cannot be said.
 
     floor: half-width of the interval as if the iterations did not scatter.

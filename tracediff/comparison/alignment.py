@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import duckdb
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.matching import Match, Matching, PhaseOps, normalise, pair_kernels

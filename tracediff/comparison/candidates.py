@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import IdleKey, Measured
@@ -49,8 +49,7 @@ class RankSize(NamedTuple):
         return self.candidate - self.baseline
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, eq=False):
     """A place that changed in a part of a phase, or several that are one cause."""
 
     cause: str
@@ -59,7 +58,7 @@ class Candidate:
     facts: FindingFacts
     idle: tuple[Idle, ...] = ()  # its evidence: idle time,
     ops: frozenset[str] = frozenset()  # and kernels
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[Moment] = msgspec.field(default_factory=list)
     count: tuple[float, float] | None = None  # events per step of the phase
     parts: tuple[FindingPart, ...] = ()  # they sum to its change; none where it is one place
     elsewhere: tuple[PhaseDelta, ...] = ()
@@ -107,12 +106,12 @@ class Candidate:
 
     def with_facts(self, **facts: object) -> FindingFacts:
         """Its facts and some more."""
-        return msgspec.structs.replace(self.facts, **facts)
+        return replace(self.facts, **facts)
 
     def as_parts(self, *, follows: bool = False) -> tuple[FindingPart, ...]:
         """Itself as rows of a larger cause."""
         if parts := self.parts or self.alone:
-            return tuple(msgspec.structs.replace(one, follows=one.follows or follows) for one in parts)
+            return tuple(replace(one, follows=one.follows or follows) for one in parts)
         judged = self.judged
         return (
             FindingPart(
@@ -196,7 +195,7 @@ class Describe:
         )
         in_rare = self._in_rare_steps(one)
         if in_rare:
-            facts = msgspec.structs.replace(facts, rare=self._rare(one, mine))
+            facts = replace(facts, rare=self._rare(one, mine))
         candidate = Candidate(
             key.cause,
             Where(
@@ -284,7 +283,7 @@ class Describe:
             cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
         ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
         layer = self._m.layers.main(rows) if self._m.layers else None
-        where = msgspec.structs.replace(where, phase=phase, layer=layer)
+        where = replace(where, phase=phase, layer=layer)
         return Candidate(
             cause,
             where,
@@ -388,7 +387,7 @@ class Describe:
             return candidate
         return replace(
             candidate,
-            where=msgspec.structs.replace(candidate.where, rank=number),
+            where=replace(candidate.where, rank=number),
             of_rank=size,
             facts=candidate.with_facts(delta_all_ranks_ns=delta),
         )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -87,8 +87,7 @@ class IdleKey(NamedTuple):
     copy: bool  # inside a call that copies
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, dict=True):
     """Which cells are what: 0 is the step, then categories, idle cells, kernel rows, layers, kinds of layer.
 
     kinds: the category of each cell, `step` of the first. sums: cells that are the sum of idle cells, for their slope.
@@ -102,10 +101,10 @@ class Layout:
     idle_keys: list[IdleKey]
     kernels: list[int]
     idle_rows: pl.DataFrame
-    layers: list[int] = field(default_factory=list)
-    layer_kinds: list[int] = field(default_factory=list)  # in the order of their names
+    layers: list[int] = msgspec.field(default_factory=list)
+    layer_kinds: list[int] = msgspec.field(default_factory=list)  # in the order of their names
     # cells with copies of pageable memory, which waits for the host -> the part of them that is of such, on each side
-    pageable: dict[int, Floats] = field(default_factory=dict)
+    pageable: dict[int, Floats] = msgspec.field(default_factory=dict)
 
     @cached_property
     def sums(self) -> dict[int, list[int]]:
@@ -129,8 +128,7 @@ class Layout:
 PartName = Literal["typical", "tail", "mean"]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """The typical steps of a phase, what rare ones add to the mean of all its steps (tail), or that mean: its sample and the estimate of every cell."""
 
     name: PartName
@@ -160,8 +158,7 @@ class Part:
         return permuted_t(found, dealt, pairs=self.sample.paired)
 
 
-@dataclass(frozen=True)
-class PhaseCells:
+class PhaseCells(msgspec.Struct, frozen=True, dict=True):
     """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none."""
 
     steps: PhaseSteps
@@ -205,8 +202,7 @@ class PhaseCells:
         return None if sample.speed is None else sample.gap
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True, dict=True):
     """Two sides, their compared steps, and the estimates of every cell, by phase and over all."""
 
     sides: tuple[Side, Side]
@@ -311,8 +307,7 @@ def _known_speed(frame: Frame, speed: Floats, cell: int) -> Values:
     )
 
 
-@dataclass(frozen=True)
-class _Weighted:
+class _Weighted(msgspec.Struct, frozen=True):
     """The steps of a phase under its three weightings; start: None where it has none. seen: see `_seen`; usual: see `_usual`."""
 
     phase: PhaseSteps
@@ -562,8 +557,7 @@ def observable(side: Side, with_gil: bool) -> set[str]:
 WORDS = ("cause", "thread", "place", "holder", "holder_place", "copy")
 
 
-@dataclass(frozen=True)
-class IdleRows:
+class IdleRows(msgspec.Struct, frozen=True):
     """rows: side, run, part, period, cell -> ns, count. words: a row a cell: WORDS, in their order."""
 
     rows: pl.DataFrame

@@ -8,10 +8,10 @@ without start-up steps. Both are sums over the same cells, so every difference a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -37,8 +37,7 @@ _SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start
 Like = Literal["workload", "phase", "all"]
 
 
-@dataclass(frozen=True)
-class Cells:
+class Cells(msgspec.Struct, frozen=True):
     """One side, measured. words: of the pieces of the layout's idle rows."""
 
     frame: Frame

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
 from tracediff.accounting.reduction import Reduction, StepSequence
@@ -56,8 +57,7 @@ class _Local(NamedTuple):
     bag: dict[str, float]
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """Classes that are one. steps: of both sides, as parts of the side's steps."""
 
     members: tuple[int, ...]
@@ -277,8 +277,7 @@ def notes_of_classes(sides: Sequence[Side]) -> list[Note]:
 # two. How much each step counts for is not decided here but in frame.py; a row tells what became of its steps.
 
 
-@dataclass(frozen=True)
-class Strata:
+class Strata(msgspec.Struct, frozen=True):
     """rows: of the report. keys: of each row, the value of `row` that its steps have in `steps`: every whole step of the sides but what runs begin with."""
 
     rows: list[Stratum]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import polars as pl
 from msgspec.structs import replace
@@ -79,15 +78,16 @@ from tracediff.steps.timelines import StepWriter, divergences, timelines
 KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync", *tables.KINDS)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What changes numbers, and is recorded in the result."""
 
     force: bool = False
     kernels: tuple[str, ...] = ()  # names to tell everything of
     what_if: bool = False  # project the candidate without its first causes
     in_turns: bool = False  # both sides were recorded in turns on one machine
-    extra: dict[str, Any] = field(default_factory=dict)  # recorded in the result: step regex, steps, ...
+    extra: dict[str, Any] = msgspec.field(
+        default_factory=dict
+    )  # recorded in the result: step regex, steps, ...
 
 
 def compare(
@@ -316,10 +316,10 @@ def _prepared(
 def _of_captures(measured: Measured, *, same: bool) -> Measured:
     """Captures that are one step each: of other work neither their length nor their kernels say anything."""
     phases = [
-        replace_fields(one, steps=replace_fields(one.steps, judged=one.steps.judged and same, steady=same))
+        replace(one, steps=replace(one.steps, judged=one.steps.judged and same, steady=same))
         for one in measured.phases
     ]
-    return replace_fields(measured, phases=phases)
+    return replace(measured, phases=phases)
 
 
 def _measured(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.comparison.shown import PARTS
 from tracediff.formats.database import quoted
@@ -19,8 +20,7 @@ ORDER BY o.start_ns;"""
 MIX = "SELECT phase, baseline_steps, baseline_mean_ns, candidate_steps, candidate_mean_ns FROM aligned_step;"
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True):
     """Idle time of one cause at some places. places: of the launching thread, of a wait for the GIL its holder's; none: any.
 
     copies: of time in launching calls, those that copy, or the others. with_gil: waits for the GIL are a cause of their own, not

@@ -17,11 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, Describe, RankSize, replacement
 from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
@@ -204,13 +203,13 @@ def _renamed(one: Candidate) -> Candidate:
     replaced = replacement(one.parts) if one.key and one.cause not in _NAMING else ""
     if not replaced:
         return _after_net(one) if one.key and one.cause not in _NAMING else one
-    facts = msgspec.structs.replace(one.facts, match="replaced")
+    facts = replace(one.facts, match="replaced")
     return replace(
         one,
         cause="kernel_time",
         facts=facts,
         count=None,
-        where=msgspec.structs.replace(one.where, kernel=replaced),
+        where=replace(one.where, kernel=replaced),
     )
 
 
@@ -226,8 +225,8 @@ def _after_net(one: Candidate) -> Candidate:
     return replace(
         one,
         cause=largest.cause,
-        where=msgspec.structs.replace(one.where, kernel=largest.where.kernel),
-        facts=msgspec.structs.replace(one.facts, match=largest.match),
+        where=replace(one.where, kernel=largest.where.kernel),
+        facts=replace(one.facts, match=largest.match),
         count=(largest.count_baseline or 0.0, largest.count_candidate or 0.0),
     )
 
@@ -258,16 +257,16 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     if one.cause not in _NAMING:
         if one.cause in _SIGN and (after - before) * _SIGN[one.cause] <= 0:
             # some came, and as many or more of others went
-            facts = msgspec.structs.replace(one.facts, match="mixed")
+            facts = replace(one.facts, match="mixed")
             return replace(one, cause="kernel_time", facts=facts, count=(before, after))
         both = before and after  # together they are neither new nor gone
-        facts = msgspec.structs.replace(one.facts, match="") if both else one.facts
+        facts = replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)
     more = after - before if one.cause == "kernel_split" else before - after
     if more > 0:
         return replace(one, count=(before, after))
     if not more:
-        facts = msgspec.structs.replace(one.facts, match="replaced")
+        facts = replace(one.facts, match="replaced")
         return replace(one, cause="kernel_time", facts=facts, count=None)
     counted = (after - before) * one.judged.delta > 0
 
@@ -279,8 +278,8 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     return replace(
         one,
         cause="kernel_time" if not counted else "kernel_added" if after > before else "kernel_removed",
-        facts=msgspec.structs.replace(one.facts, match=""),
-        where=msgspec.structs.replace(one.where, kernel=most.where.kernel),
+        facts=replace(one.facts, match=""),
+        where=replace(one.where, kernel=most.where.kernel),
         count=(before, after),
     )
 
@@ -335,7 +334,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
         main = _naming(own)
         named = replace(
             main,
-            where=msgspec.structs.replace(main.where, range=row.range),
+            where=replace(main.where, range=row.range),
             facts=main.with_facts(launched=CallFact("kernels", row.baseline, row.candidate)),
             count=(row.baseline, row.candidate),
         )
@@ -379,7 +378,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
         main = min(own, key=order)
         calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
         if main.cause == "memcpy" and calls:  # who copies is known from its calls
-            here = replace(main, where=msgspec.structs.replace(main.where, range=calls[0]))
+            here = replace(main, where=replace(main.where, range=calls[0]))
             out = [here if one is main else one for one in out]
             main = here
         out = _gather(out, main, followers=followers)
@@ -471,7 +470,7 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
         counted = replace(
             main,
             count=count,
-            where=msgspec.structs.replace(main.where, api=api, other_calls=False),
+            where=replace(main.where, api=api, other_calls=False),
             facts=main.with_facts(counted_calls=True),
         )
         out = _gather([counted if one is main else one for one in out], counted, followers=followers)
@@ -744,7 +743,7 @@ def find(
     findings = with_system(explain_collectives(findings, ranks, groups), system)
     sure = next((at for at, one in enumerate(findings) if one.level == "within_noise"), len(findings))
     findings[sure:sure] = mix_finding(measured, mix, strata)
-    return [msgspec.structs.replace(one, rank=number) for number, one in enumerate(findings, 1)]
+    return [replace(one, rank=number) for number, one in enumerate(findings, 1)]
 
 
 def _material(one: Judgement) -> bool:
@@ -783,7 +782,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         candidate_ns=size.candidate,
         p_value=_number(judged.p),
         q_value=_number(judged.q),
-        facts=msgspec.structs.replace(one.facts, per=measured.frame.unit),
+        facts=replace(one.facts, per=measured.frame.unit),
         part=judged.part,
         held=_held(judged, measured.sides),
         parts=list(one.parts or (one.alone if one.of_rank is None else ())),
@@ -866,9 +865,9 @@ def explain_collectives(
     explained = []
     for one in findings:
         if one.cause == "comm" and one.delta_ns > 0:
-            where = msgspec.structs.replace(one.where, rank=late)
-            facts = msgspec.structs.replace(one.facts, late_rank=_of_group(fact, late, one, ranks, groups))
-            one = msgspec.structs.replace(one, where=where, facts=facts)
+            where = replace(one.where, rank=late)
+            facts = replace(one.facts, late_rank=_of_group(fact, late, one, ranks, groups))
+            one = replace(one, where=where, facts=facts)
         explained.append(one)
     return _after_their_cause(explained, late)
 
@@ -883,7 +882,7 @@ def _of_group(
         return fact
     group = max(mine, key=lambda one: (one.candidate_caused_ns or 0.0) - (one.baseline_caused_ns or 0.0))
     members = group.members if len(group.members) < len(ranks) else []
-    return msgspec.structs.replace(fact, kind=group.kind, group=group.name, members=members)
+    return replace(fact, kind=group.kind, group=group.name, members=members)
 
 
 def late_rank(ranks: list[RankRow]) -> int | None:
@@ -944,9 +943,9 @@ def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
     parts.sort(key=lambda one: -one[0])
     part, row, _ = parts[0]
     if part >= MOSTLY and row.kind == "os_call":
-        where = msgspec.structs.replace(where, os_call=row.call)
-    facts = msgspec.structs.replace(finding.facts, os_calls=[fact for *_, fact in parts[:FIRST]])
-    return msgspec.structs.replace(finding, where=where, facts=facts)
+        where = replace(where, os_call=row.call)
+    facts = replace(finding.facts, os_calls=[fact for *_, fact in parts[:FIRST]])
+    return replace(finding, where=where, facts=facts)
 
 
 def _allocating(finding: Finding, rows: list[MemoryRow]) -> Finding:
@@ -965,4 +964,4 @@ def _allocating(finding: Finding, rows: list[MemoryRow]) -> Finding:
         and row.candidate is not None
         and row.candidate.allocations_per_step > row.baseline.allocations_per_step
     ]
-    return msgspec.structs.replace(finding, facts=msgspec.structs.replace(finding.facts, allocations=more))
+    return replace(finding, facts=replace(finding.facts, allocations=more))

@@ -15,12 +15,13 @@ A capture without steps is one step of so many rounds (execution/ladder.py): all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, grouped
 from tracediff.accounting.reduction import StepIndex
@@ -52,8 +53,7 @@ class Values(NamedTuple):
     ns: Floats | Ints
 
 
-@dataclass(frozen=True)
-class PhaseSteps:
+class PhaseSteps(msgspec.Struct, frozen=True, dict=True):
     """The steps of one phase. typical, rest, start: what each row of `Frame.steps` counts for in the mean of its side.
 
     klass: the workload of each row. share: of the phase among all compared steps; start_share: of its start. workload: what the
@@ -88,8 +88,7 @@ class PhaseSteps:
         return (1 - self.start_share) * self.rest + self.start_share * self.start
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(msgspec.Struct, frozen=True):
     """Sums over the steps of a phase, in one weighting. means: (sides, cells). values: (runs, cells) a side, of runs that have such steps.
 
     runs: the numbers of these runs. variance: of the means, from the scatter of the steps.
@@ -101,8 +100,7 @@ class Sums:
     variance: list[Floats]
 
 
-@dataclass
-class Frame:
+class Frame(msgspec.Struct, dict=True):
     """All whole steps in a fixed order, and the phases that are compared.
 
     steps: side, run, part, period, rank, phase and the columns of the table of steps. runs: of the baseline, the candidate and,
@@ -112,13 +110,15 @@ class Frame:
     steps: pl.DataFrame
     runs: tuple[int, ...]
     phases: list[PhaseSteps]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     paired: bool = False  # run k of one side had the same requests as run k of the other
     left_out: frozenset[tuple[int, int]] = frozenset()  # side and number of runs that count nothing
     rounds: tuple[
         float, ...
     ] = ()  # of each run, numbered over all sides, where its only step is many of them
-    begins: Bools = field(default_factory=lambda: np.empty(0, np.bool_))  # the steps that a run begins with
+    begins: Bools = msgspec.field(
+        default_factory=lambda: np.empty(0, np.bool_)
+    )  # the steps that a run begins with
 
     def kept(self, side: int) -> list[int]:
         """The numbers of the runs of a side that count."""
@@ -267,8 +267,7 @@ class Frame:
         return out
 
 
-@dataclass(frozen=True)
-class CellSums:
+class CellSums(msgspec.Struct, frozen=True, dict=True):
     """What all steps spend in all cells, as arrays of one length: step (row of `Frame.steps`), cell, ns."""
 
     step: Ints

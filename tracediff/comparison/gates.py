@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,8 +23,7 @@ _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
 
 
-@dataclass(frozen=True)
-class Gate:
+class Gate(msgspec.Struct, frozen=True):
     """A limit on how much worse a metric may get: a share of the baseline (percent), ns per step, or a count per step.
 
     A gate of severity `warning` is judged and shown, and never changes the exit status.
@@ -150,8 +148,7 @@ def _bytes(value: float, sign: str = "") -> str:
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.
 
 
-@dataclass(frozen=True)
-class Waiver:
+class Waiver(msgspec.Struct, frozen=True):
     """A failure that is accepted for a time. `gate` is the wider limit; None where any size is accepted."""
 
     measure: Measure
@@ -160,8 +157,7 @@ class Waiver:
     gate: Gate | None
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What a comparison is held to; `source` is the file's name, empty where there is none."""
 
     gates: tuple[Gate, ...] = ()

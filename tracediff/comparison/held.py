@@ -13,9 +13,9 @@ is tested.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -28,8 +28,7 @@ from tracediff.trace.workloads import half_octave
 HELD, CERTAIN = 0.85, 10
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
     before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values

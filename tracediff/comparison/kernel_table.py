@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -39,8 +39,7 @@ class OfName(NamedTuple):
     share_ns: float
 
 
-@dataclass(frozen=True)
-class KernelCells:
+class KernelCells(msgspec.Struct, frozen=True):
     """Rows and their measurements.
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:

@@ -13,8 +13,8 @@ identical runs. That nothing changed they cannot say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -30,8 +30,7 @@ from tracediff.stats.tests import ALPHA, ENOUGH, LEAST, LITTLE, MOSTLY, PERMUTE,
 _ONE_TO_ONE = ("exact", "name", "template", "sequence")
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True):
     """What each run launched in the steps that are compared, (runs of a side, rows) a side: launches, their ns, and the squares of it."""
 
     count: tuple[Floats, Floats]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import polars as pl
 
 from tracediff.accounting.intervals import Ints, float_sum_by, grouped
@@ -21,8 +21,7 @@ from tracediff.stats.tests import LITTLE, NEARLY
 from tracediff.trace.layers import NO_LAYER, kind_of
 
 
-@dataclass(frozen=True)
-class LayerCells:
+class LayerCells(msgspec.Struct, frozen=True):
     """names: layers; kinds: of each its kind. values: side, run, part, period, layer (place in names) -> share_ns.
 
     of_rows: row of the kernel table -> ns of each layer, in the compared steps.

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.comparison.kernel_answer import in_their_place, named_rows
 from tracediff.comparison.places import SURE
@@ -201,8 +204,7 @@ def by_run(measure: Measure) -> Measure:
     return measure
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """A measure on both sides, ns or a count per step. sure: the part of the delta that is more than noise; least: what a repeat would show of it. of: the step that it is of."""
 
     baseline: float

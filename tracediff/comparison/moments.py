@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
@@ -49,8 +49,7 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class _Scene:
+class _Scene(msgspec.Struct, frozen=True, dict=True):
     """A step of one side. row: of `Frame.steps`; lanes: its events, none where they were not kept; found: what of them is the cause, in order of time."""
 
     side: int
@@ -58,7 +57,7 @@ class _Scene:
     step: dict[str, Any]
     part: Reduction
     lanes: list[Lane]
-    found: list[Span] = field(default_factory=list)
+    found: list[Span] = msgspec.field(default_factory=list)
     names: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
 
     @cached_property
@@ -76,7 +75,7 @@ def with_moments(
     for one in findings:
         evidence = finder.evidence(one, crop=left > 0 and one.level != "within_noise")
         left -= evidence.crop is not None
-        out.append(msgspec.structs.replace(one, evidence=evidence))
+        out.append(replace(one, evidence=evidence))
     return out
 
 
@@ -186,9 +185,9 @@ class _Finder:
                 for scene, at in zip(scenes, aligned, strict=True)
             ]
             if crop:
-                old = msgspec.structs.replace(old, crop=self._crop(scenes, place, aligned))
+                old = replace(old, crop=self._crop(scenes, place, aligned))
         moments.sort(key=lambda one: one.side == "baseline")
-        return msgspec.structs.replace(old, moments=moments)
+        return replace(old, moments=moments)
 
     def _lead_step(self, finding: Finding, place: _Place, phase: PhaseCells, spent: Floats) -> int | None:
         """A kept step of the side that has more of the cause, near its median size there; None where none has any."""
@@ -405,7 +404,7 @@ class _Finder:
     def _of_step(self, moment: Moment, scene: _Scene, place: _Place, cause_ns: int) -> Moment:
         """A moment with its step, and what shows it."""
         begin = int(scene.step["start_ns"])
-        return msgspec.structs.replace(
+        return replace(
             moment, rank=scene.step["rank"], step_start_ns=begin, step_end_ns=begin + int(scene.step["ns"]),
             cause_ns=cause_ns, query=self._query(scene, place),
         )  # fmt: skip

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP
@@ -29,16 +30,15 @@ from tracediff.steps.timelines import Selected, most_changed
 _SIZES = ("baseline_ns", "candidate_ns", "delta_ns")  # of one side the first alone
 
 
-@dataclass
-class _Node:
+class _Node(msgspec.Struct):
     """A part of the step. `cells`: of a leaf; order: among its like; fields: of `CauseNode`; the rest is known once it is measured."""
 
     fields: dict[str, Any]
-    cells: list[int] = field(default_factory=list)
+    cells: list[int] = msgspec.field(default_factory=list)
     order: int = 0
-    parts: dict[Any, _Node] = field(default_factory=dict)
+    parts: dict[Any, _Node] = msgspec.field(default_factory=dict)
     level: Evidence | None = None
-    sizes: list[float] = field(default_factory=list)  # see _SIZES
+    sizes: list[float] = msgspec.field(default_factory=list)  # see _SIZES
 
     def part(self, name: Any, /, cell: int = -1, order: int = 0, **fields: Any) -> _Node:
         """The part of this name, made where it is not there; what has a cell gets this one too."""
@@ -86,8 +86,7 @@ class _Node:
         return repr(sorted(str(value) for name, value in self.fields.items() if name != "finding"))
 
 
-@dataclass(frozen=True)
-class _Numbers:
+class _Numbers(msgspec.Struct, frozen=True):
     """What a tree shows of its cells, and of categories. No levels: one side alone."""
 
     columns: Sequence[Floats]

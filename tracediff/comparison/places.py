@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, IdleKey, Layout, Measured, Part, PartName, PhaseCells
@@ -33,16 +34,14 @@ LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """One idle cell, kernel rows, a layer, or a category of the accounting. cells: columns of the estimates."""
 
     kind: Literal["idle", "kernels", "layers", "category"]
     cells: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, eq=False):
     """One place in one part of one phase, ns per step of the phase. delta: as measured; host_speed: of it, what hosts may explain. runs: values of each run."""
 
     place: Place
@@ -89,8 +88,7 @@ class Judgement:
         return self.phase.steps.share * abs(self.delta)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """Every place in every phase; categories apart, for they are sums of the others."""
 
     rows: list[Judgement]

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -41,8 +41,7 @@ _PRIOR = 4.0  # G: narrowest for 5 to 10 pairs (see the table in docs/nulls.md)
 Answer = Literal["changed", "narrow"]
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """What is known after some pairs, ns per step. Bounds are infinite while too few pairs say nothing."""
 
     pairs: int

@@ -7,7 +7,6 @@ The same tables, cells and means as of a comparison, of one side matched to itse
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -208,8 +207,7 @@ def _means(frame: Frame, table: CellSums) -> Means:
     return Means(mean, runs)
 
 
-@dataclass(frozen=True)
-class Means:
+class Means(msgspec.Struct, frozen=True):
     """Cells of the step: their means and each run's, ns per step."""
 
     mean: Floats  # (cells,)

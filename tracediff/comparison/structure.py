@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -79,8 +79,7 @@ class _Item(NamedTuple):
     shape: str = ""
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """What was counted: step (row of `Frame.steps`), item, count, bytes. Steps in which an item does not occur have no row."""
 
     items: list[_Item]

@@ -6,11 +6,12 @@ First which steps are paired, and where each pair begins on the common axis; the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.comparison.classes import Strata, build_strata, notes_of, with_classes
@@ -30,8 +31,7 @@ Row = dict[str, Any]
 _Unit = tuple[int, int, int]  # part, rank, which device of the rank
 
 
-@dataclass(frozen=True)
-class PairedStep:
+class PairedStep(msgspec.Struct, frozen=True):
     """One period of one device. `unit`: which device of its rank, from 0; `offset`: ns from the pair's start."""
 
     part: int
@@ -44,8 +44,7 @@ class PairedStep:
     offset: int
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """Steps of the baseline and of the candidate; the first of each side are those that were paired.
 
     number: among all pairs, from 1. at: where it begins on the axis, ns.
@@ -189,8 +188,7 @@ def on_axis(pairs: Sequence[Pair], origin: int = 0) -> list[Pair]:
 # The runs that are shown.
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """Which pairs are shown: the first to the last, counted from 1, and at most so many events of both sides."""
 
     first: int = 1
@@ -199,8 +197,7 @@ class Window:
     asked: bool = True  # not so: it is the default, and that there are more pairs is warned of
 
 
-@dataclass(frozen=True)
-class ShownRun:
+class ShownRun(msgspec.Struct, frozen=True):
     """The run of a side that is shown, export by export. steps: by (part, period)."""
 
     label: str
@@ -209,8 +206,7 @@ class ShownRun:
     steps: dict[tuple[int, int], SampledStep]
 
 
-@dataclass(frozen=True)
-class PairedRuns:
+class PairedRuns(msgspec.Struct, frozen=True):
     """A run of each side with the pairs of steps that are shown."""
 
     sides: tuple[ShownRun, ShownRun]
@@ -218,7 +214,7 @@ class PairedRuns:
     all_pairs: int
     strata: dict[str, Stratum]  # by the row of a pair
     with_gil: bool
-    warnings: list[Note] = field(default_factory=list)
+    warnings: list[Note] = msgspec.field(default_factory=list)
 
     @property
     def events(self) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 import tracediff
 from tracediff.accounting.reduction import Reduction
@@ -31,8 +31,7 @@ _OF_STEP, _OF_GAIN, _Z = math.sqrt(2) * STEP, 0.15, 1.28
 _KERNELS = ("compute", "comm")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """An edit as it was given, and what it means."""
 
     kind: WhatIfKind
@@ -224,7 +223,7 @@ def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: N
     found = {}
     for one in known:
         all_of_them = _projected(sides[1], together, known) if one is known[0] and len(known) > 1 else None
-        found[one.rank] = msgspec.structs.replace(
+        found[one.rank] = replace(
             one, without=_projected(sides[1], edits[one.rank], [one]), without_first=all_of_them
         )
     return [found.get(one.rank, one) for one in findings]

@@ -7,14 +7,12 @@ comes a digest of it, keyed by the name under which it is kept: an entry that wa
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import io
 import os
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
 from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import asdict, replace
 
 import tracediff
 from tracediff.accounting.reduction import Reduction
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _DIGEST = 32
-_TABLES = [field.name for field in fields(Reduction) if field.type == "pl.DataFrame"]
+_TABLES = [name for name, kind in Reduction.__annotations__.items() if kind == "pl.DataFrame"]
 _NO_TABLE = pl.DataFrame()
 
 
@@ -132,8 +131,7 @@ def folder() -> Path | None:
         return None
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One kept reduction. `used`: seconds since the epoch."""
 
     path: Path
@@ -250,7 +248,7 @@ def key_of(path: Path, reading: Reading) -> str | None:
         return None
     if identity is None:
         return None
-    how = {name: value for name, value in dataclasses.asdict(reading).items() if name not in _SAME_NUMBERS}
+    how = {name: value for name, value in asdict(reading).items() if name not in _SAME_NUMBERS}
     return hashlib.sha256(
         msgspec.json.encode([FORMAT, identity, path.name, how, code_version()], order="sorted")
     ).hexdigest()

@@ -13,12 +13,12 @@ sessions' own clocks differ, all-reduces align them, and other collectives only 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.kernels import ONE_CLOCK_NS, TOGETHER, collective_waits, counted
 from tracediff.accounting.reduction import Reduction

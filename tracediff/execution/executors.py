@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.execution.cache import code_version
@@ -35,8 +36,7 @@ _GROWS_FOLDER = 2.3
 _CONNECT_S = 30
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(msgspec.Struct, frozen=True):
     """An executor, how many exports it reads at once, threads for each, and a check to be made while waiting.
 
     `path`: what it finds an export by; `exports`: reports that may be exported at once or wait, exported, to be read; 0: who reads a report exports it.

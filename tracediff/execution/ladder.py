@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
 import polars as pl
 
 from tracediff.kernels import names
@@ -33,8 +33,7 @@ Launched = dict[str, tuple[float, float]]  # normalised name -> launches, and th
 _normalise = lru_cache(1 << 16)(names.normalise)
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True):
     """The kernels that two sides have in common. Launches are per step of a rank.
 
     held: the part of the anchors' time in that of the shared kernels. anchored: their part of each side's kernel time. rarest: the

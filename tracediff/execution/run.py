@@ -8,11 +8,13 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError, visible
 from tracediff.execution.cache import Cache, key_of, opened
@@ -38,8 +40,7 @@ NAMED = 5  # exports that a warning names; the rest are counted
 MOST_NAMED = 20  # the same of an error
 
 
-@dataclass
-class _Job:
+class _Job(msgspec.Struct):
     """One export to read: which of its run's exports it is, how it is read and what messages call it; then what came of it."""
 
     path: Path
@@ -469,7 +470,7 @@ def _again(
     jobs: Sequence[_Job], reading: Reading, progress: Callable[[str], None], **changes: object
 ) -> bool:
     """Read exports again in another way, and take that where all can be read so."""
-    found = [_Job(job.path, job.place, replace(job.reading, **changes), job.name) for job in jobs]  # type: ignore[arg-type]
+    found = [_Job(job.path, job.place, replace(job.reading, **changes), job.name) for job in jobs]
     _reduce_all(found, reading, progress, lambda: None)
     if any(job.reduction is None for job in found):
         return False

@@ -6,13 +6,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError
@@ -29,8 +30,7 @@ from tracediff.trace.workloads import SHAPE
 Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"]
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One run: one reduction, or one per rank and capture window where these were exported apart."""
 
     name: str
@@ -68,8 +68,7 @@ class Run:
         return tuple(accumulate(counts, initial=0))[:-1]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """One side of the comparison."""
 
     label: str
@@ -225,8 +224,7 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
 # How exports are read: what travels from a request to whatever reads an export.
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How exports are read."""
 
     step_regex: str | None = None

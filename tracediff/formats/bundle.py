@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,8 +77,7 @@ class _Version(msgspec.Struct):
     tracediff_bundle: Any
 
 
-@dataclass(frozen=True)
-class BundleRun:
+class BundleRun(msgspec.Struct, frozen=True):
     """One finished run."""
 
     name: str
@@ -90,13 +88,12 @@ class BundleRun:
     )
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """The finished runs of a bundle. `adaptive`: how `--until` ended; empty without it."""
 
     profiled: Mapping[SideName, tuple[BundleRun, ...]]
     controls: Mapping[SideName, tuple[BundleRun, ...]]
-    adaptive: Mapping[str, Any] = field(default_factory=dict)
+    adaptive: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def kpi(self, side: SideName) -> tuple[Path, ...]:
         """The benchmark reports of a side's profiled runs."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+import msgspec
 
 from tracediff.formats import columnar, nsys
 from tracediff.formats.bounds import bounded
@@ -30,8 +30,7 @@ _ABOUT_CUDA = r"\b(cuda|cupti|gpu|driver)\b"
 _WENT_WRONG = r"\b(not|no|fail\w*|error\w*|unable|cannot|unsupported|incompatible|missing|insufficient|denied|disabled|lost|dropped)\b"
 
 
-@dataclass
-class Capture:
+class Capture(msgspec.Struct):
     """One export, loaded. Close it when done: it owns a database."""
 
     name: str  # base name of the file; its folder never enters a report
@@ -42,7 +41,7 @@ class Capture:
     schema: Schema
     meta: dict[str, tuple[str, ...]]
     coverage: dict[str, Captured]
-    warnings: list[Note] = field(default_factory=list)
+    warnings: list[Note] = msgspec.field(default_factory=list)
 
     @property
     def recording(self) -> Recording:
@@ -203,8 +202,7 @@ _SYSTEM = {
 # How the program that recorded a trace records what the trace lacks: the words of advice.
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """Words of one recorder. kernels: where they would be; range: what its ranges are called; the others say how to record something."""
 
     kernels: str

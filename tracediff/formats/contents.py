@@ -8,11 +8,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import polars as pl
 
 from tracediff.errors import TracediffError
@@ -43,8 +43,7 @@ _ROW_NUMBERS = 1_000_000  # rows from which the highest row number stands for a 
 _STAGES = ("formats/string", "formats/machine", "formats/contents")
 
 
-@dataclass
-class Seen:
+class Seen(msgspec.Struct):
     """An opened export: the tables of sql/contents.sql, `device` and `meta` in `db`; rows of all of its tables."""
 
     db: duckdb.DuckDBPyConnection

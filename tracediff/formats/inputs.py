@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from glob import glob
 from itertools import islice
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
@@ -39,8 +41,7 @@ TORCH, NSYS, FOLDER = "torch.profiler trace", "export of nsys", "folder with exp
 _PLURAL = {TORCH: "torch.profiler traces", NSYS: "exports of nsys", FOLDER: "folders with exports"}
 
 
-@dataclass(frozen=True)
-class RunFiles:
+class RunFiles(msgspec.Struct, frozen=True):
     """The exports of one run: one, or one per rank and capture window.
 
     `ranks`: the rank of each file, where every file says it; else they count by their order. Files of one rank are windows of the
@@ -61,8 +62,7 @@ class RunFiles:
         return tuple(known.index(rank) for rank in ranks)
 
 
-@dataclass(frozen=True)
-class SideFiles:
+class SideFiles(msgspec.Struct, frozen=True):
     """One side of a comparison."""
 
     label: str

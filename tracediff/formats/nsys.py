@@ -6,10 +6,10 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, odd_rows

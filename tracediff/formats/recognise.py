@@ -10,8 +10,9 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import SQLITE, packing
@@ -26,8 +27,7 @@ _NSYS_VERSION = re.compile(rb"Report (\d+(?:@\d+){1,3})")
 Facts = Callable[[Path], tuple[list[str], str]]
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind of input.
 
     `use`: the command that takes it; `fits`: whether a file is one, by its path and first bytes (unpacked).

@@ -15,9 +15,10 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats import children
@@ -77,8 +78,7 @@ def find_nsys() -> Path | None:
     return found[-1] if found else None
 
 
-@dataclass(frozen=True)
-class Exporter:
+class Exporter(msgspec.Struct, frozen=True):
     """An nsys, and what of `nsys export` it knows."""
 
     nsys: Path

@@ -7,8 +7,9 @@ column is NULL, a missing table is empty and its kind of trace "not captured": n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import quoted
@@ -99,16 +100,17 @@ MARKS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True):
     """What an export holds: table -> its columns, and its schema version ("" before nsys wrote one)."""
 
     tables: dict[str, frozenset[str]]
     version: str = ""
     file: str = ""  # that is SQLite
-    relations: dict[str, str] = field(default_factory=dict)  # of a folder of tables: what each is in SQL
+    relations: dict[str, str] = msgspec.field(
+        default_factory=dict
+    )  # of a folder of tables: what each is in SQL
     events: tuple[str, ...] = ()  # tables of events with rows, of an export without CUDA calls and ranges
-    mended: dict[str, str] = field(
+    mended: dict[str, str] = msgspec.field(
         default_factory=dict
     )  # tables whose texts could not be read: what stands for them
 

@@ -10,9 +10,11 @@ STEP     17, RUN:17 or RUN:17#2: one step, of one of several runs (its name, or 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 ENDLESS = (1 << 62) - 1
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -20,8 +22,7 @@ _TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns)"
 MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """What is kept. Both ends of steps and ranks are in it; a step is in a window of time if all of its period is, ns."""
 
     steps: tuple[int, int] | None = None
@@ -41,8 +42,7 @@ class Selection:
 ALL = Selection()
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True):
     """One step. run: '' any; occurrence: which of the steps of this number in the run, from 1; 0: there is one."""
 
     text: str

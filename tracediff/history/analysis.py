@@ -11,7 +11,6 @@ import re
 import subprocess
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,14 +44,13 @@ from tracediff.stats.noise import FLOOR
 COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 
 
-@dataclass(frozen=True)
-class Commits:
+class Commits(msgspec.Struct, frozen=True):
     """The commits of a branch. order: commit -> its place in the first-parent history, the oldest 0; reachable: from the branch at all, sorted.
 
     problem: why git cannot order points: '' | no-repository | shallow (a clone without its older commits).
     """
 
-    order: dict[str, int] = field(default_factory=dict)
+    order: dict[str, int] = msgspec.field(default_factory=dict)
     reachable: tuple[str, ...] = ()
     problem: str = ""
 
@@ -115,8 +113,7 @@ _SMALL = 0.002  # of the step: what is never more than that is not searched; of 
 _NEAR = 1  # points: changes so near each other are one
 
 
-@dataclass(frozen=True, eq=False)
-class _Column:
+class _Column(msgspec.Struct, frozen=True, eq=False):
     """A measure over the points of a segment. at: indices into the segment's points."""
 
     measure: Measure
@@ -257,8 +254,7 @@ def _of_accounting(row: SeriesRow, phases: bool) -> bool:
     return _category(measure) and bool(measure.phase) == phases and any(row.values)
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """All measures of some points: arrays (points, names), nan where a point does not have one."""
 
     names: list[str]

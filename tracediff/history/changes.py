@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tracediff.stats.moderated import PRIOR
 from tracediff.stats.student import above, quantile
@@ -38,8 +39,7 @@ _ENOUGH, _SHORT, _FEW_TESTS = 3, 20, 250
 _SMALL = 1e-9  # of the mean: what is less is rounding
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """Values in order, none missing. errors: standard error that each is known to have; groups: no change lies between two of one group."""
 
     values: Floats
@@ -47,8 +47,7 @@ class Series:
     groups: Places
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """A change of level before the point `at`. before, after: means of the levels; p: with the search paid for."""
 
     at: int
@@ -64,8 +63,7 @@ class Change:
         return self.after - self.before
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(msgspec.Struct, frozen=True):
     """What the levels rise by from the first point to the last beside all changes, with its 95 % interval."""
 
     total: float

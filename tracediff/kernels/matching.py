@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, product
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tracediff.kernels import names as kernel_names
 
@@ -43,8 +44,7 @@ _NEARLY_ALL = 0.75  # of the steps of a phase: its work does not depend on the t
 _FUSE = 6  # the most ops a fused or split run is looked for among
 
 
-@dataclass(frozen=True, order=True)
-class OpKey:
+class OpKey(msgspec.Struct, frozen=True, order=True):
     """What an op is: name and launch shape ('' where it has none)."""
 
     name: str
@@ -79,8 +79,7 @@ class PhaseOps(NamedTuple):
 _NOTHING = PhaseOps({}, ())
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """One row of the kernel table: these ops of the baseline are those of the candidate.
 
     The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
@@ -98,8 +97,7 @@ class Match:
     pairs: tuple[Pair, ...] = ()
 
 
-@dataclass(frozen=True)
-class Matching:
+class Matching(msgspec.Struct, frozen=True):
     """Rows, and for each side (phase, op) -> [(row, share of the op's time in that row)]; shares sum to 1."""
 
     rows: list[Match]
@@ -181,8 +179,7 @@ class _Union(Generic[T]):
 # The sequences of a phase.
 
 
-@dataclass(frozen=True)
-class _Phase:
+class _Phase(msgspec.Struct, frozen=True):
     """A phase of both sides. several: no workload has nearly all steps; settled: ops that nothing replaces."""
 
     ops: tuple[set[OpKey], set[OpKey]]

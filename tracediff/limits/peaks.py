@@ -7,13 +7,13 @@ doubt the larger figure, only decides when operands cannot have come from the ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 _TERA, _GIGA, _MIB = 1e12, 1e9, 1 << 20
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(msgspec.Struct, frozen=True):
     """flops: FLOP/s (OP/s of int8) by data type, fp32 outside tensor cores. memory, host: bytes/s; l2: bytes. host None: sources differ."""
 
     sms: int

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, run_sql, sql
@@ -51,8 +51,7 @@ _FLASH_CAUSAL = re.compile(
 _MOST = 1 << 40  # of a dimension: products stay exact in a float's range
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What one run of an operator has to do.
 
     kind: gemm or attention. dtype: of its inputs, `float` for 32 bits, '' unknown. flop: 2 for each multiply and add. read, written: elements

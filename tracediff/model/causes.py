@@ -6,8 +6,9 @@ query/sql/period.sql, the oracle, a capture that shows it and a line in docs/met
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 # How far runs of one program are apart: standard deviation of the log of a category's time. Measured on 350 null pairs of single runs of
 # seven programs (H100, H200, nsys 2023.4), Student's t with five degrees of freedom: kernels 0.2 %, copies 0.4, gaps in graphs 0.3; host
@@ -25,8 +26,7 @@ STEP = 0.025  # of the step: replicas of one program on like machines, three and
 Origin = Literal["kernels", "syncs", "graphs"]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """What a cause is.
 
     kind: `busy` and `idle` are the categories of the accounting, which sum to the period of a step, in this order in every

@@ -12,9 +12,11 @@ import resource
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from tracediff.errors import TracediffError
 from tracediff.formats import bounds
@@ -35,8 +37,7 @@ _ENVIRONMENT = {
 }  # each thread reserves more
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """Of one question, sizes in bytes."""
 
     seconds: float | None

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
+import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import identifier, quoted
@@ -42,8 +42,7 @@ _AS_TEXT = re.compile(
 _WHOLE = re.compile(r"U?HUGEINT\Z")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Rows of a query, and whether there are more of them than were asked for."""
 
     frame: pl.DataFrame

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.formats.database import sql
 
@@ -31,8 +33,7 @@ _COLUMN = re.compile(r"--   (?P<names>\w+(?:, \w+)*) +(?P<type>[A-Z]+(?:\[\])?)(
 _MORE = re.compile(r"-- {6,}(\S.*)$")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column: its DuckDB type, and what it means with its unit; empty where the name says it all."""
 
     name: str
@@ -40,8 +41,7 @@ class Column:
     text: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table, or a view of others."""
 
     name: str

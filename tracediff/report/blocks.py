@@ -6,8 +6,10 @@ Names of a trace stay as they are in a block: each renderer escapes what it writ
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 
 class Code(str):
@@ -28,8 +30,7 @@ class Fill(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """Text that leads to a place of the same page; page: of that one."""
 
     text: str
@@ -41,8 +42,7 @@ Part = Literal["", "baseline", "candidate", "delta", "change"]
 Tone = Literal["", "slower", "faster", "noise", "untested", "nil", "warn", "fail", "ok", "strong"]
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A cell, or a span with a tone. value: the figure behind the text, for sorting and copying. swatch: a category. of: level or status, a mark before the text.
 
     more: blocks that the cell opens to; texts: several names, of which the text holds the first.
@@ -65,8 +65,7 @@ EMPTY = Cell("\N{EN DASH}", tone="nil")
 Span = str | Link | Cell  # a string may be one of its kinds above
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A paragraph.
 
     look: first (of a document: it stands out), lead (what a section is), aside (what to know of it, on pages), note (the same in every
@@ -79,8 +78,7 @@ class Line:
     look: Literal["first", "lead", "aside", "note", "missing", "head", "size", "brief", "text"] = "text"
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(msgspec.Struct, frozen=True):
     """A list of lines. look: facts (muted), warn (each a warning), boxes (each can be ticked off), sizes (each after its size), alerts, plain."""
 
     kind: ClassVar[str] = "items"
@@ -91,8 +89,7 @@ class Items:
 PARTS = {"": "", "baseline": "Baseline", "candidate": "Candidate", "delta": "Delta", "change": "Change"}
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The head of a column; `{}` in its texts is the unit. group: what both sides of are; part: which of them it is.
 
     look: spare of a column that falls away first where there is little room, page of one that text formats do not have, said of a sentence,
@@ -109,8 +106,7 @@ class Head:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A row. id: its anchor in a page; level: how sure it is, for a filter."""
 
     cells: Sequence[Cell]
@@ -119,8 +115,7 @@ class Row:
     look: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table. name: it is known by to scripts and readers of a page; field: of the JSON, where the `left` rows are that it leaves out.
 
     depth: as that of a section. look: data (sortable, filterable: what a page adds), plain, facts (names and values, without a head).
@@ -155,8 +150,7 @@ class Table:
         return found if any(text for text, _ in found) else []
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Text in fixed pitch that is copied as it is: SQL, a command."""
 
     kind: ClassVar[str] = "listing"
@@ -171,8 +165,7 @@ class HasHtml(Protocol):
         """Return it."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A drawing with what it shows. text: the same for who sees no pictures; file: where it lies beside a document. Text formats leave one without them out.
 
     look: wide, drawn (a picture that fills the page), half (of half a page).
@@ -186,8 +179,7 @@ class Figure:
     look: str = "wide"
 
 
-@dataclass(frozen=True)
-class Lanes:
+class Lanes(msgspec.Struct, frozen=True):
     """Steps of both sides event by event, which only a page draws, by its script. what: lanes of whole steps, or a crop; key: in its data.
 
     label: for who cannot see it; heads: a line a side; caption: what is below it.
@@ -201,8 +193,7 @@ class Lanes:
     caption: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A section, or a whole document. depth: 0 is read at once, 1 is folded in a comment and printed on a terminal, 2 is on pages only. gist: what it holds, in a line.
 
     Sections inside are its parts. menu: its name in the contents of a page; printed: unfolded on paper; folded: only inside, opens on a click.
@@ -297,8 +288,7 @@ def titled(section: Section, depth: int) -> tuple[str, Sequence[Block]]:
     return (shown[0].caption if len(shown) == 1 and isinstance(shown[0], Table) else section.title), shown
 
 
-@dataclass(frozen=True)
-class Flat:
+class Flat(msgspec.Struct, frozen=True):
     """The first rows of a table for text formats: both sides of a value are one cell, `264 -> 286`."""
 
     heads: Sequence[str]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.kernels.names import GROUPS, category
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
@@ -22,8 +23,7 @@ from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import OUTSIDE, awaits
 
 
-@dataclass(frozen=True)
-class CauseWords:
+class CauseWords(msgspec.Struct, frozen=True):
     """Words and colours of a cause.
 
     label: on charts. name: in prose. light, dark: the colour of a category in both themes. next: what to do about it. What a

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from tracediff.model import (
     FindingPart,
@@ -29,8 +30,7 @@ from tracediff.report.values import Context, Value, number
 _SIDES = ("baseline", "candidate")
 
 
-@dataclass(frozen=True)
-class Category:
+class Category(msgspec.Struct, frozen=True):
     """A category of a step; a text stands for a time that is not known. of_change: its part of what the step changed by."""
 
     category: str | Cell
@@ -91,8 +91,7 @@ def of_one(report: Show) -> tuple[list[Category], Category]:
     return rows, Category(Cell("step"), "", step.mean_ns, share=1.0, sd_ns=step.sd_ns)
 
 
-@dataclass(frozen=True)
-class Both:
+class Both(msgspec.Struct, frozen=True):
     """A figure on both sides, in words."""
 
     label: str
@@ -100,8 +99,7 @@ class Both:
     candidate: str = ABSENT
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True):
     """A kind of trace: whether each side has it, and what records it."""
 
     label: str
@@ -110,8 +108,7 @@ class Trace:
     candidate: str = ABSENT
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A capture and its side."""
 
     side: str
@@ -125,8 +122,7 @@ def captures(result: Result) -> list[Run]:
     return [Run(f"{name}: {side.label}", run) for name, side in sides for run in side.runs]
 
 
-@dataclass(frozen=True)
-class ChosenCategory:
+class ChosenCategory(msgspec.Struct, frozen=True):
     """A category of a single step beside the typical one; the last rows are what is left, and the step."""
 
     label: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing

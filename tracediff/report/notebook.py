@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from tracediff.model import Result
 from tracediff.model.show import Show

@@ -6,9 +6,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 from markupsafe import Markup
 
 from tracediff.model import Tool
@@ -18,8 +18,7 @@ from tracediff.report.blocks import Block, Section
 from tracediff.report.escape import shorten
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page. sides: what is compared, each under what it is called; said: below the first sentence, measured: below that, columns: beside each other.
 
     folds: sections that are not open are folded; keys: of timelines of one side or two.

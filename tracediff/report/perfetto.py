@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
+
+import msgspec
 
 from tracediff.accounting.reduction import Lane, Reduction
 from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
@@ -177,8 +178,7 @@ _short = lru_cache(1 << 14)(names.short)
 _Args = tuple[tuple[str, str | int], ...]
 
 
-@dataclass(slots=True)
-class _Slice:
+class _Slice(msgspec.Struct):
     """Something that lasts, ns on the axis. leaves, lands: a launch, by its number in the export, that begins in it or whose first op it is.
 
     begins, ends: number of the flow that does so in it, 0 none.
@@ -195,14 +195,13 @@ class _Slice:
     ends: int = 0
 
 
-@dataclass
-class _Track:
+class _Track(msgspec.Struct):
     """Slices in order of (start, longest first)."""
 
     kind: str
     name: str
     source: int  # stream
-    slices: list[_Slice] = field(default_factory=list)
+    slices: list[_Slice] = msgspec.field(default_factory=list)
 
 
 _Group = tuple[int, int]  # rank, unit (-1: host)

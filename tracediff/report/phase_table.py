@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.model import Change, Delta, Evidence, Pair, Phase, Result, Shares, Verdict
 from tracediff.model.causes import SURELY
@@ -18,8 +20,7 @@ Kind = Literal["typical", "mean", "all"]
 _ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mean"}
 
 
-@dataclass(frozen=True)
-class PhaseLine:
+class PhaseLine(msgspec.Struct, frozen=True):
     """One row; a text is '' where it says nothing of this row. time_share, steps, runs: of both sides. first: the first sentence is of it."""
 
     phase: str

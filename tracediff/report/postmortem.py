@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.model import Finding, Result

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeRow, RankRow, Result
@@ -18,8 +18,7 @@ OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True)
-class Shown(Generic[Row]):
+class Shown(msgspec.Struct, Generic[Row], frozen=True):
     """The rows that a table shows, and how many it leaves out."""
 
     rows: Sequence[Row]
@@ -32,8 +31,7 @@ def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
     return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
 
 
-@dataclass(frozen=True)
-class PhaseKernels:
+class PhaseKernels(msgspec.Struct, frozen=True):
     """Kernel rows, the largest change first, per typical step of a phase as causes are; phase '': per mean of all compared steps.
 
     places: of `id(row)` the row of `Result.kernels`.

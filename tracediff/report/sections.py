@@ -6,9 +6,10 @@ A section says what is in it and how deep it lies, and nothing of formats.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from tracediff.model import KernelAnswer, KernelRow, LaunchSide, PhaseTimes, Result
 from tracediff.model.show import IdleCause, Show, StepDiff

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show

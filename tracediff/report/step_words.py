@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from msgspec.structs import replace
 
 from tracediff.model.causes import BUSY, SURELY
@@ -75,8 +74,7 @@ def _typical(one: StepDiff) -> str:
     return "a typical " + units.step("" if one.like == "all" else one.phase)
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     name: str
     delta_ns: float
 

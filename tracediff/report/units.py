@@ -6,7 +6,8 @@ Plain ASCII (`us`, `-`); the HTML report swaps in typographic forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.model import Evidence
 
@@ -20,8 +21,7 @@ NOISE = "~"
 NO_BASE = "?"
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """The unit and the number of decimals that every value of one column or figure shares."""
 
     unit: str
@@ -66,8 +66,7 @@ class Scale:
         return sign + digits
 
 
-@dataclass(frozen=True)
-class Spoken(Scale):
+class Spoken(Scale, frozen=True):
     """A unit of which each number has three significant digits, as sentences write it."""
 
     def _write(self, ns: float, plus: str) -> str:
@@ -75,8 +74,7 @@ class Spoken(Scale):
         return ("-" if ns < 0 else plus) + digits if digits.strip("0.") else digits
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True):
     """A difference as it is shown: `+61.2`, `+50.4 %` (or `~`, `?`) and a word that goes with the sign."""
 
     signed: str
@@ -193,8 +191,7 @@ def probability(p: float | None) -> str:
 # Numbers in sentences: three significant digits, one unit a sentence.
 
 
-@dataclass(frozen=True)
-class Prose:
+class Prose(msgspec.Struct, frozen=True):
     """The one unit of the times of a sentence."""
 
     unit: str

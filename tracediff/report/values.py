@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.model.common import ABSENT
 from tracediff.model.kernels import KernelSide
@@ -29,8 +31,7 @@ _LISTED = 4  # names in a cell
 _SIDES: tuple[Part, Part] = ("baseline", "candidate")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column as it is listed. paths: one, or those of both sides; joins: it belongs to the column before it."""
 
     head: str
@@ -40,8 +41,7 @@ class Column:
     joins: bool = False
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(msgspec.Struct, frozen=True):
     """A table as it is listed; field: of the JSON."""
 
     name: str
@@ -50,8 +50,7 @@ class Spec:
     columns: tuple[Column, ...]
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What values may look at beside their row. per: what times are per; known: what a section found out of all rows of a table."""
 
     report: Any
@@ -59,7 +58,7 @@ class Context:
     values: Mapping[str, Value]
     step: str = "step"
     per: str = "per step"
-    known: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 _COLUMN = re.compile(r"(.+?)\s+(\w+)\s+(\S+)(?:\s+(one|two))?")

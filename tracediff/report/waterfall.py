@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.model import Accounting, Evidence, Result, causes
 from tracediff.model.causes import OWN
@@ -20,8 +22,7 @@ OTHERS = "others"
 _FALLBACK = "host_work"
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(msgspec.Struct, frozen=True):
     """One row. `start_ns` and `end_ns` are running totals: a delta starts where the row above ended."""
 
     kind: Literal["baseline", "category", "residual", "candidate"]
@@ -39,8 +40,7 @@ class Bar:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True)
-class Waterfall:
+class Waterfall(msgspec.Struct, frozen=True):
     """All rows in order, and the unit they share."""
 
     bars: list[Bar]
@@ -171,8 +171,7 @@ def _stack(
     return bars
 
 
-@dataclass(frozen=True)
-class TextLine:
+class TextLine(msgspec.Struct, frozen=True):
     """One row as text: the bar is `offset` blanks and `length` cells of the figure's width."""
 
     bar: Bar

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.model import (
     Evidence,
@@ -26,8 +27,7 @@ from tracediff.stats.rules import NEARLY
 from tracediff.trace.threads import OUTSIDE
 
 
-@dataclass(frozen=True)
-class VerdictWords:
+class VerdictWords(msgspec.Struct, frozen=True):
     """A verdict as a word, with the tone of its colour and a sign that survives without colour."""
 
     word: str
@@ -434,8 +434,7 @@ def _apart(finding: Finding) -> bool:
     return own >= {"typical", "mean"}
 
 
-@dataclass(frozen=True)
-class PartRow:
+class PartRow(msgspec.Struct, frozen=True):
     """A row of what a finding sums. `what`: kernels of one kind, or idle time of one cause; `follows`: from the others."""
 
     what: str

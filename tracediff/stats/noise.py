@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -38,8 +38,7 @@ SPLITS = 2_000  # permutations beyond which they are drawn at random: p = 0.05 i
 _FAR = 60.0  # a quantile beyond which p is 0: with five degrees of freedom it is 2e-8 there
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """The runs of both sides. values: (runs, cells) a side.
 
     speed: z of each run, a side, where `hosts` is measured; `unknown`: no function tells it; `one`: the runs were recorded in turns on
@@ -74,8 +73,7 @@ class Sample:
         return own + (len(self.more) - 1 if self.more is not None and len(self.more) else 0)
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(msgspec.Struct, frozen=True):
     """What runs of one program usually differ by. scatter: standard deviation of a run of each side, ns, (2, cells); host: (cells,).
 
     lever: of the host's code on each side, how many times what was seen of it moves with the host's speed, (2,): code that ran while the
@@ -112,8 +110,7 @@ class Groups(NamedTuple):
         return np.bincount(self.of, weights=parts, minlength=self.many).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """Arrays over sums of cells. delta: candidate - baseline, as measured.
 
     host_speed: the part of it that hosts of unlike speed may explain, which is not taken out. low, high: 95 % interval. values: (runs, sums) a

@@ -8,8 +8,7 @@ sum_c pi_c M_sc, M_sc the mean of the class, and classes that one side lacks cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +24,7 @@ MOST_CLASSES = 400  # beyond, a class of the thousands of steps that captures ho
 LEAST_FREEDOM = 10  # with fewer, which classes explain most is chance: a variance is known to 45 %
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Steps of one phase: side, run (numbered over all sides), and what is timed, ns. Arrays of one length."""
 
     side: Ints

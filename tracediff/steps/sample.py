@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane, SampledStep
@@ -299,8 +300,7 @@ _DEEPEST = 6  # nested ranges of the page
 _STREAMS = 6  # streams of the page with a row each
 
 
-@dataclass(frozen=True)
-class Sampler:
+class Sampler(msgspec.Struct, frozen=True):
     """A `StepSampler` of accounting/reduce.py. choose: the table of periods and how many ops each has -> rows of it."""
 
     choose: Callable[[pl.DataFrame, Ints], Sequence[int]]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -37,8 +38,7 @@ class ShownStep:
     sampled: SampledStep = field(compare=False)
 
 
-@dataclass(frozen=True)
-class Selected:
+class Selected(msgspec.Struct, frozen=True):
     """The typical or the longest step of a workload and rank on every side."""
 
     workload: str
@@ -272,8 +272,7 @@ MOST_POINTS, MOST_CAUSES = 400, 8
 Cause = tuple[str, int, str]  # category, row of the matching or -1, place of idle time
 
 
-@dataclass(frozen=True)
-class StepOps:
+class StepOps(msgspec.Struct, frozen=True):
     """The ops of a step in order of start, ns from its begin, and its idle time, none of which an op begins within.
 
     rows: of the matching, -1 none. busy: the categories that their time is of. causes: category and place of each piece of idle time.

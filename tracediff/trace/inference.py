@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
@@ -40,8 +41,7 @@ _BINS = 16  # of counts of launches
 _BURST = 0.25  # of a step's launches: an optimiser's kernels are nearer to one another
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(msgspec.Struct, frozen=True):
     """The launches of one process in order of time, all threads: arrays of one length n."""
 
     start: Ints  # ns
@@ -53,9 +53,9 @@ class Launched:
     reads_back: Flags  # copies from device to host
     waits: Ints  # (m,) of each wait of the host, in order: launches that began before it was over
     # of each of ANCHORS, of each kernel of that kind: how often a launch of each token holds it, (tokens,)
-    anchors: dict[str, list[Ints]] = field(default_factory=dict)
+    anchors: dict[str, list[Ints]] = msgspec.field(default_factory=dict)
     # by token: a graph in which parts repeat, as layers do
-    repeats: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
+    repeats: Flags = msgspec.field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def window(self, low: int, high: int) -> Launched:
         """Launches [low, high), and the waits between them."""
@@ -67,8 +67,7 @@ class Launched:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """What begins a segment: an event; where given, one that follows a certain launch, or is one."""
 
     event: str
@@ -77,8 +76,7 @@ class Mark:
     before: int = -1
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A level: a mark and the segments that it begins."""
 
     mark: Mark
@@ -331,8 +329,7 @@ _RECURRING, _FEW_PARTS = 10, 8  # it occurs so often, and usually holds so many 
 _SELDOM = 0.15  # share of steps, at most, that something is done before
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(msgspec.Struct, frozen=True):
     """A larger level that may be the step as well. least, most: segments of the chosen one in a segment of it."""
 
     level: Found
@@ -340,8 +337,7 @@ class Outer:
     most: int
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The level that is the step, or why none is."""
 
     level: Found | None
@@ -656,8 +652,7 @@ _PARTS = (
 )
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(msgspec.Struct, frozen=True):
     """One way to cut the launches of a process into segments, all of which something begins."""
 
     event: str  # result: the host waits for a copy to it; copy; sync; graph: a graph launch; launch
@@ -667,8 +662,7 @@ class Level:
     confidence: float  # 0 to 1
 
 
-@dataclass(frozen=True)
-class Inference:
+class Inference(msgspec.Struct, frozen=True):
     """What inference found. The processes of one capture are cut by one rule; the least sure one is told."""
 
     source: str | None  # as `step_source` of a result; None where it refuses
@@ -682,8 +676,7 @@ class Inference:
     levels: tuple[Level, ...]  # of the process with the most ops, the surest first
 
 
-@dataclass(frozen=True)
-class _Process:
+class _Process(msgspec.Struct, frozen=True):
     pid: int
     tid: int  # the thread that launches most ops
     launched: Launched

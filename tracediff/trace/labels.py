@@ -7,9 +7,9 @@ trial: a stack's own iteration range before ranges that users name themselves.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from tracediff.errors import TracediffError
@@ -19,8 +19,7 @@ from tracediff.trace.periods import STRUCTURED, Flags, Hashes, Ints, cycle, segm
 from tracediff.trace.threads import mask
 
 
-@dataclass(frozen=True)
-class StepLabels:
+class StepLabels(msgspec.Struct, frozen=True):
     """A way to recognise step labels: an RE2 pattern and which of its groups hold what (0: no such group)."""
 
     name: str
@@ -211,8 +210,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")  # what `mask` masks
 _MOST_NUMBERS = 4  # of a text that are looked at
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(msgspec.Struct, frozen=True):
     """What one process launched, in order: arrays of one length. `result`: instants at which it waited for a copy."""
 
     start: Ints
@@ -226,8 +224,7 @@ _NONE = np.zeros(0, np.int64)
 NOTHING = Launched(_NONE, np.zeros(0, np.uint64), _NONE, _NONE, _NONE)
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """One thing seen of a family: its points, and the share (or count) that gave or refused them."""
 
     code: str
@@ -235,8 +232,7 @@ class Mark:
     value: float
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """Ranges of one name on one thread, and what speaks for them."""
 
     text: str  # numbers masked

@@ -7,13 +7,14 @@ call started, found by (correlation id, process), never by comparing clocks of G
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
@@ -40,8 +41,7 @@ _DISTINCT = 3000  # distinct segments that are clustered; rarer ones are classes
 _MOST_CLASSES = 300  # likewise
 
 
-@dataclass(frozen=True)
-class Segments:
+class Segments(msgspec.Struct, frozen=True):
     """A cut of n launches into k segments, the first and the last of which may be parts."""
 
     start: Ints  # (k,) index of the first launch of each; the last one ends with the launches
@@ -244,8 +244,7 @@ def cycle(kind: Ints) -> int:
 COMPUTE, COMM, MEMCPY = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """One device of one rank: its ops in order of (start, correlation id, node), and its periods.
 
     Op arrays have one entry an op; period arrays one entry a whole period.
@@ -267,8 +266,7 @@ class Unit:
     node: npt.NDArray[np.int32] | None = None  # its id in the table node_id, -1 none; where it was asked for
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """All ranks of one export."""
 
     units: list[Unit]
@@ -574,8 +572,7 @@ def _step_of_neighbours(step: npt.NDArray[np.int32], stream: npt.NDArray[np.int3
 # The ranks and steps of a timeline that are asked for. Periods stay whole, so that the accounting of those kept closes.
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """How much of an export is measured: steps count once for each rank and device."""
 
     steps: int

@@ -8,9 +8,10 @@ order: `--step-regex`, the labels of known stacks (labels), the family of ranges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import duckdb
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
@@ -33,8 +34,7 @@ _MOST = 0.5  # ops launched inside a known label that occurs once, for it to be 
 _SHOWN = 3  # families and levels that a refusal names
 
 
-@dataclass(frozen=True)
-class StepRule:
+class StepRule(msgspec.Struct, frozen=True):
     """How the steps of a capture were found."""
 
     source: str  # as `step_source` of a result
@@ -184,8 +184,7 @@ def _label(capture: Capture, source: StepLabels) -> int:
     return int(row[0])
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(msgspec.Struct, frozen=True):
     """How steps hold GPU work: of the process that launched most."""
 
     steps: int  # windows in which something was launched, of the process with most of them

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -119,8 +119,7 @@ Index = npt.NDArray[np.integer[Any]]  # narrow where there are many
 LAUNCH, SYNC, OTHER = 0, 1, 2  # what a call does to its thread
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True):
     """Launching calls by dense id, arrays of one length.
 
     A runtime call and the driver call under it share a correlation id: the outermost stands for both.
@@ -133,8 +132,7 @@ class Launches:
     shared: int = 0  # those with the correlation id of a later call as well, which began after they were over
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """All CUDA calls in order of (thread, start, longest first, name): arrays of one length."""
 
     start: Ints
@@ -187,8 +185,7 @@ RESPONSE_ROLES = ("await-response", "dispatch-result", "detokenizer", "post-proc
 """Threads that hand responses on, from the executor to the server."""
 
 
-@dataclass(frozen=True)
-class Thread:
+class Thread(msgspec.Struct, frozen=True):
     """One thread: its role, whether its process has a GPU, and the places seen on it."""
 
     tid: int

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Index, Intervals, Ints, split
 from tracediff.accounting.reduction import EventGraph, Reduction
@@ -31,8 +32,7 @@ _FEWEST = 4  # kernels that are worth a graph
 _PREPARES = (CAUSE["host_work"], CAUSE["host_api"])
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """Time of a cause at some places, or of some kernels, times a factor; 0 takes it away, and GPU work with its launch.
 
     causes: keys of categories; kernel: a pattern (`*`: anything) of names, or `names` themselves, of GPU work.
@@ -45,29 +45,25 @@ class Scale:
     names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Fuse:
+class Fuse(msgspec.Struct, frozen=True):
     """Kernels of these patterns that follow one another on a stream become one; its time is `factor` of their sum."""
 
     kernels: tuple[str, ...]
     factor: float = 1.0
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True):
     """Kernels that a thread launches one by one between two waits become one CUDA graph."""
 
 
-@dataclass(frozen=True)
-class Ahead:
+class Ahead(msgspec.Struct, frozen=True):
     """Synchronising calls await what the same call awaited one step before: the host runs a step ahead of the GPU."""
 
 
 Edit = Scale | Fuse | Graph | Ahead
 
 
-@dataclass(frozen=True)
-class Edited:
+class Edited(msgspec.Struct, frozen=True):
     """The graph with its edges changed. removed: of each edge, what of its time threads or GPUs no longer take, ns.
 
     meant: how many edges each edit found.
@@ -370,8 +366,7 @@ def critical(graph: EventGraph, time: Ints, begin: int, end: int) -> Index:
 # Steps before and after edits: how long they take, and what decides it.
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Steps of one export, arrays of one length. before, after: ns; deciding: ns of what decided it, (2, steps, CATEGORIES).
 
     row: of `Reduction.periods`. meant: how many edges or ops each edit found. removed: what the edits took from threads and GPUs, ns.

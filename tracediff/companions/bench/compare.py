@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -221,8 +220,7 @@ def _note(
     return " ".join(parts)
 
 
-@dataclass(frozen=True)
-class ProfilingCost:
+class ProfilingCost(msgspec.Struct, frozen=True):
     """What the profiler added to a step, ns.
 
     Means over runs; from five runs on without the highest and the lowest fifth, so that one outlying run does

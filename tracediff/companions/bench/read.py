@@ -22,7 +22,6 @@ import warnings
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -39,8 +38,7 @@ Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One figure of a report. Its name says the unit too: `ttft_mean_ms`."""
 
     value: float
@@ -48,8 +46,7 @@ class Metric:
     better: Better
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(msgspec.Struct, frozen=True):
     """One executor iteration of one rank; None where the format does not say.
 
     `number` is the number printed. The figures of a record are all of one loop, but releases differ in
@@ -77,8 +74,7 @@ class Iteration:
         return self.ctx_reqs == 0 and bool(self.gen_tokens) and not self.idle
 
 
-@dataclass(frozen=True)
-class KpiReport:
+class KpiReport(msgspec.Struct, frozen=True):
     """A benchmark's own report of one run.
 
     `metrics` are by canonical name, the same in every format: `request_throughput_req_s`,
@@ -92,9 +88,9 @@ class KpiReport:
     kind: Kind
     source: str  # base name of the file
     metrics: dict[str, Metric]
-    iterations: list[Iteration] = field(default_factory=list)
+    iterations: list[Iteration] = msgspec.field(default_factory=list)
     iterations_left_out: int = 0
-    warnings: list[Note] = field(default_factory=list)
+    warnings: list[Note] = msgspec.field(default_factory=list)
 
 
 MAX_JSON_BYTES = 256 << 20  # a JSON report has to be read as a whole
@@ -308,8 +304,7 @@ def _emulator(found: Mapping[str, Any], source: str) -> KpiReport | None:
 # One line of an iteration log -> `Line`, for each of the formats.
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A record, and what belongs to another one or is a figure of its own.
 
     `earlier_device_ms` is the device time of the loop `device_lag` before.
@@ -324,8 +319,7 @@ class Line:
     kv_free: int | None = None  # blocks
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """A format of lines: which it claims as its own, and how to read one (None: malformed)."""
 
     kind: Kind

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tracediff.companions.bench.read import Iteration
 
@@ -15,8 +16,7 @@ SHORT = 10  # of a window of what a run does in few iterations
 Why = Literal["context", "generation", "largest_batch"]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """Successive iterations; means over them, None where the log does not say.
 
     Releases read `last` as the last one or as the one after: of several it is their last, of one the next.

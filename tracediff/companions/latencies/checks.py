@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from tracediff.companions.latencies.read import LatencyFile, quantity
@@ -23,8 +23,7 @@ _MEDIAN = 1.2533  # standard error of a median over that of a mean
 _SLOW = 5.0  # robust standard deviations above the steady median that make single first iterations warm-up
 
 
-@dataclass(frozen=True)
-class WarmUp:
+class WarmUp(msgspec.Struct, frozen=True):
     """`length`: first iterations to leave out. `steady`: False where the run had not settled at its half."""
 
     length: int
@@ -86,8 +85,7 @@ QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
 RATIO = 5.0  # medians further apart may be one program timed in two ways
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One run as it is measured: its latencies without the warm-up, ns, and what was left out before them."""
 
     name: str

@@ -17,13 +17,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import missing
@@ -48,8 +48,7 @@ class UnsettledError(TracediffError):
     """A file of latencies that an option would settle."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What is said behind the name of a file or folder: which column or key holds the latencies, and their unit. where: the name, for messages."""
 
     where: str = ""
@@ -72,8 +71,7 @@ def split(word: str) -> tuple[Path, Wanted]:
     return Path(file), Wanted(file, column or None, unit) if unit in UNITS else Wanted(file, said)
 
 
-@dataclass(frozen=True)
-class LatencyFile:
+class LatencyFile(msgspec.Struct, frozen=True):
     """The latencies of one run, in the order in which they were measured."""
 
     name: str  # base name of the file
@@ -85,8 +83,7 @@ class LatencyFile:
     ns: npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The list of values in a file; `unit`: what the file says, None where only the name can tell."""
 
     format: str

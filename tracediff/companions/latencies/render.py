@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.companions import render
 from tracediff.companions.model import Latencies, LatencyRun, LatencySide
@@ -28,8 +29,7 @@ _DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others
 _RUNS = 100  # of a side that are listed
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A file of a side."""
 
     side: str

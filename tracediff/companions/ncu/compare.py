@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import gcd
 from typing import Literal
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
@@ -38,8 +39,7 @@ _WORK = (("l2_bytes",), ("dram_read_bytes", "dram_write_bytes"))
 _SHOWN = 4  # durations that a sentence adds up one by one
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True):
     """All launches of one kernel, as means; a key that one launch lacks is absent."""
 
     key: OpKey
@@ -52,8 +52,7 @@ class Kernel:
 Known = Mapping[OpKey, Kernel]
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(msgspec.Struct, frozen=True):
     """Kernels of the baseline that are those of the candidate; `kernel`: the row of the step's kernel table.
 
     A kernel that one of the other side's replaces several times is named as often.

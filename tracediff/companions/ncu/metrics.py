@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tracediff.companions.ncu.source import SourceLine
 
@@ -17,8 +18,7 @@ STALL_SUFFIX = "_per_issue_active.ratio"
 DEVICE = "device__attribute_display_name"
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """One way to compute a key from metrics: all of `names` must be there, those of `optional` may be."""
 
     names: tuple[str, ...]
@@ -35,8 +35,7 @@ class Way:
         return found if found is not None and math.isfinite(found) else None
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """A figure of a launch. `section`: of ncu, holds its metrics; `additive`: launches add up."""
 
     key: str
@@ -221,26 +220,26 @@ def stalls(raw: Raw) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """One profiled launch. `values`: by key of `METRICS`; `stalls`: cycles an issued instruction by warp state."""
 
     name: str
     grid: str  # 'x,y,z', '' where it is not in the file
     block: str
     values: dict[str, float]
-    stalls: dict[str, float] = field(default_factory=dict)
+    stalls: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """All launches of one file, in the order in which they were profiled."""
 
     file: str  # base name, or the label that was given
     source: str  # report | csv-raw
     device: str  # GPU model, '' where it is not in the file
     launches: tuple[Launch, ...]
-    lines: dict[str, SourceLine] = field(default_factory=dict)  # by name of a kernel; of a report alone
+    lines: dict[str, SourceLine] = msgspec.field(
+        default_factory=dict
+    )  # by name of a kernel; of a report alone
 
 
 def launch(name: str, raw: Raw, grid: str = "", block: str = "") -> Launch:

@@ -9,9 +9,10 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tracediff.companions.ncu.metrics import DEVICE, EXPORT, Launch, Profile, factor, launch, wanted
 from tracediff.companions.ncu.source import OPTIONS, hottest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tracediff.companions.model import NcuKernel, NcuReason
 from tracediff.companions.words import both, clock, count, points, size, times
@@ -72,8 +73,7 @@ _STALL_WORDS = {"imc_miss": "constant-cache-miss", "lg_throttle": "LG-throttle",
                 "tex_throttle": "TEX-throttle", "gmma": "GMMA"}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """Both sides of a kernel, and the logarithm of the ratio of their durations (negative: faster)."""
 
     before: NcuKernel

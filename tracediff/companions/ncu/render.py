@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.companions import render
 from tracediff.companions import words as text
@@ -36,8 +38,7 @@ TERMS = grid("terms", ["", ""], [
 ], look="terms")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A line of a table: both sides and the change as text; widths: of bars, as a part of the widest, 0 to 1."""
 
     label: str

@@ -10,8 +10,9 @@ import csv
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+
+import msgspec
 
 OPTIONS = ("--csv", "--page", "source", "--print-source", "cuda,sass")
 _NEARLY = 0.5  # of the samples of the hottest line: the innermost line that has them is the place
@@ -23,8 +24,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(msgspec.Struct, frozen=True):
     """Where a kernel's warps stall most. share: of the kernel's samples, 0 to 1. stall: the warp state that most of them have, '' none."""
 
     file: str  # base name
@@ -33,12 +33,11 @@ class SourceLine:
     stall: str
 
 
-@dataclass
-class _Function:
+class _Function(msgspec.Struct):
     file: str
-    samples: dict[str, int] = field(default_factory=dict)  # by address
-    lines: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    stalls: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    samples: dict[str, int] = msgspec.field(default_factory=dict)  # by address
+    lines: dict[int, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+    stalls: dict[int, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
 
 
 def hottest(page: Iterable[str]) -> dict[str, SourceLine]:

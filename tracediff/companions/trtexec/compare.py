@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -35,8 +35,7 @@ _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESH
 _UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
 
 
-@dataclass(frozen=True, eq=False)
-class RunFigures:
+class RunFigures(msgspec.Struct, frozen=True, eq=False):
     """Of one run: metric -> mean, min, max, median, p90, ... in ns; of throughput the mean, a second."""
 
     values: dict[str, dict[str, float]]

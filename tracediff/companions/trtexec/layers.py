@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 
 from tracediff.companions import words as text
@@ -27,8 +27,7 @@ _Value = TypeVar("_Value")
 _Node: TypeAlias = tuple[int, int]  # side, number of the layer
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(msgspec.Struct, frozen=True):
     """Layers that do the same work, by their numbers on both sides."""
 
     match: str  # exact | normalised | similar | fused | split | regrouped | added | removed
@@ -37,8 +36,7 @@ class Pairing:
     candidate: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Engine:
+class Engine(msgspec.Struct, frozen=True, eq=False):
     """The layers of one side in the order of its files. `times`: (runs, layers), ns per query, nan where not profiled."""
 
     layers: list[LayerInfo]

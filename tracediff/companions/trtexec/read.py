@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.recognise import HEAD
@@ -55,28 +55,30 @@ _SHAPES = (
 )
 
 
-@dataclass
-class Log:
+class Log(msgspec.Struct):
     """What trtexec printed. Times in ns; a figure is min, max, mean, median, p90, ... by metric."""
 
     version: str = ""  # 10.3.0, '' where it is not in the file
     device: str = ""  # GPU model
-    options: dict[str, str] = field(default_factory=dict)  # as printed, of those that change what is measured
+    options: dict[str, str] = msgspec.field(
+        default_factory=dict
+    )  # as printed, of those that change what is measured
     build: float | None = None  # ns that the builder took
     profiled: bool = False  # the layer profiler ran while the latencies were measured
-    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    figures: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     throughput: float | None = None  # queries a second
     queries: int | None = None  # measured
-    layers: list[tuple[str, float]] = field(default_factory=list)  # of --dumpProfile: layer, ns per query
+    layers: list[tuple[str, float]] = msgspec.field(
+        default_factory=list
+    )  # of --dumpProfile: layer, ns per query
     passes: int | None = None  # that they are of
-    built: list[LayerInfo] = field(default_factory=list)  # of the engine, where a build was verbose
+    built: list[LayerInfo] = msgspec.field(default_factory=list)  # of the engine, where a build was verbose
     unstable: float | None = (
         None  # % coefficient of variation of the GPU compute time, where trtexec warns of it
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Times:
+class Times(msgspec.Struct, frozen=True, eq=False):
     """One value an iteration, ns."""
 
     values: dict[str, Floats]  # gpu_compute, latency, h2d, d2h
@@ -85,8 +87,7 @@ class Times:
     with_warmups: bool  # written by a version that exports the warm-ups as well (with `endToEndMs`)
 
 
-@dataclass(frozen=True)
-class LayerInfo:
+class LayerInfo(msgspec.Struct, frozen=True):
     """A layer of the engine. Only the name where it was built without `--profilingVerbosity=detailed`."""
 
     name: str
@@ -104,8 +105,7 @@ class LayerInfo:
         return self.type == "Reformat" or any(part.startswith("reformat ") for part in layer_set(self.name))
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+class Run(msgspec.Struct, frozen=True, eq=False):
     """One call of trtexec, as far as its files are there."""
 
     name: str
@@ -118,8 +118,7 @@ class Run:
     skipped: tuple[str, ...] = ()  # logs without a summary
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
+class Side(msgspec.Struct, frozen=True, eq=False):
     """One side of a comparison."""
 
     label: str

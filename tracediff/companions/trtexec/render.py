@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from tracediff.companions import render
 from tracediff.companions.model import (
@@ -49,8 +51,7 @@ TERMS = grid("terms", ["", ""], [
 ], look="terms")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A line of a table: both sides, the difference and its percentage as text."""
 
     label: str
@@ -62,8 +63,7 @@ class Figure:
     level: Evidence | None = None
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """What is another in the layer info of a row."""
 
     row: TrtexecRow

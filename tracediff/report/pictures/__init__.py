@@ -6,10 +6,10 @@ A picture is laid out twice: for a wide page, and for a telephone, where letters
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 from markupsafe import Markup
 
 from tracediff.model import Result
@@ -33,8 +33,7 @@ FIRST = "waterfall.png"  # what a comment shows
 FILES = (INDEX, *(f"{name}.{kind}" for name in ("waterfall", *_OF_BOTH) for kind in KINDS))
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A picture of the page: both layouts as markup, of which every text is escaped."""
 
     name: str

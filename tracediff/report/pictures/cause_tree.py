@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.model import FindingPart, Result, Where
 from tracediff.model.causes import SURELY
@@ -37,8 +38,7 @@ STEPS = ("step", "typical")  # kinds of the root
 _WORDS = {"busy": "GPU busy", "idle": "GPU idle", "gemm": "GEMM", "moe": "MoE"}
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A node on one side. x, width: ns of the step; depth: 0 for busy and idle."""
 
     number: int
@@ -175,8 +175,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     return out
 
 
-@dataclass(frozen=True)
-class _Ink:
+class _Ink(msgspec.Struct, frozen=True):
     """How the nodes of a tree are drawn: those that are named, px per ns, the largest change of them, the scale of all times."""
 
     tree: Sequence[CauseNode]

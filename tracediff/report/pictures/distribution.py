@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.model import PhaseTimes, Result
 from tracediff.model.show import Show
@@ -33,8 +34,7 @@ _COLOURS = {"baseline": "--base-dot", "candidate": "--cand-dot"}
 Curve = Sequence[tuple[float, float]]  # ns, and the part that took at most so much, both ascending
 
 
-@dataclass(frozen=True)
-class Plot:
+class Plot(msgspec.Struct, frozen=True):
     """One plot: what it is of, its figures in words, and a curve a side."""
 
     title: str

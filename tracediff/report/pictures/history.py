@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 from markupsafe import Markup
 
 from tracediff.history.model import History, Segment, SeriesRow
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """The charts of one program."""
 
     segments: list[Segment]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tracediff.model import Finding, PhaseTimes, Result
 from tracediff.model.show import Show
@@ -17,8 +18,7 @@ from tracediff.stats.rules import ENOUGH
 _PHASE, _CAUSE = Layout("strip", 590.0), Layout("strip", 340.0)
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One line: ns of every step, and their mean where it is to be marked."""
 
     side: str
@@ -27,8 +27,7 @@ class Run:
     values: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Strip:
+class Strip(msgspec.Struct, frozen=True):
     """A picture, and how many values it leaves out."""
 
     svg: Later

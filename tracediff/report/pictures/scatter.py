@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 _Spot = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(msgspec.Struct, frozen=True):
     """A row of the kernel table, ns per step of both sides; 0: the side does not have it."""
 
     row: KernelRow

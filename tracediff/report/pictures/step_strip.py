@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -38,8 +38,7 @@ TITLE = "Every step in order"
 _HIGH, _MARK = PLOT / 2, ROW / 2  # of a side; of what shows that a step has a timeline
 
 
-@dataclass(frozen=True)
-class Heights:
+class Heights(msgspec.Struct, frozen=True):
     """How high a step of so many ns is drawn, 0 to 1: evenly from `low`, or by powers."""
 
     low: float

@@ -14,12 +14,12 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from xml.etree import ElementTree
 
+import msgspec
 from markupsafe import Markup, escape
 
 from tracediff.report import palette, units
@@ -44,8 +44,7 @@ DASHED: Literal["--"] = "--"
 _INCH = 72  # px, of which an SVG speaks to matplotlib; a PNG has twice as many
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """For which pages a picture is laid out."""
 
     name: str
@@ -100,8 +99,7 @@ def canvas() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """A line of the list under a picture: what changed, by how much (in its colour), and what follows both."""
 
     name: str
