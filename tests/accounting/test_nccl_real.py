@@ -101,6 +101,15 @@ def test_bytes_are_those_that_the_program_printed(pair):
     assert (gather.baseline_bytes, gather.candidate_bytes) == (1_048_576, 2_097_152)
 
 
+def test_larger_messages_differ_by_count(pair):
+    found = [
+        (one.name, one.baseline, one.baseline_bytes, one.candidate_bytes)
+        for one in pair[1].structure
+        if one.kind == "messages"
+    ]
+    assert found == [("ncclAllGather", 1, 1_048_576, 2_097_152), ("ncclAllReduce", 2, 4_194_304, 8_388_608)]
+
+
 def test_numbers_of_ranges(pair):
     recorded, result = pair
     found = {row.range: row for row in result.system.payloads}

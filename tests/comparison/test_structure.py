@@ -59,6 +59,14 @@ def call(name: str, inside: str = "") -> Action:
     return act
 
 
+def sends(many: int, group: str = "", call: str = "ncclAllReduce") -> Action:
+    def act(trace: TraceBuilder, at: int, corr: int) -> None:
+        said = f'{{"Message size [bytes]": {many}, "NCCL communicator ID": 7, "Process Group Description": "{group}"}}'
+        trace.range(1, call, at - US, at + US, domain="NCCL", payload={"jsonText": said})
+
+    return act
+
+
 def entered(text: str) -> Action:
     return lambda trace, at, corr: trace.range(1, text, at, at + US) and None
 
@@ -150,6 +158,26 @@ CASES = {
         [kernel(), copy(256, "pinned")],
         [("copies", "[memcpy HtoD]", 1, 1)],
     ),
+    "larger messages": (
+        [kernel(), sends(1000), sends(2000)],
+        [kernel(), sends(1000), sends(4000)],
+        [("messages", "ncclAllReduce", 2, 2)],
+    ),
+    "larger messages in one of two groups": (
+        [kernel(), sends(1000, "tp"), sends(2000, "dp")],
+        [kernel(), sends(1000, "tp"), sends(4000, "dp")],
+        [("messages", "ncclAllReduce", 1, 1)],
+    ),
+    "messages that a side does not say the size of": (
+        [kernel(), sends(1000)],
+        [kernel(), sends(-1)],
+        [],
+    ),
+    "twice as many messages of half the size are other calls": (
+        [kernel(), sends(2000)],
+        [kernel(), sends(1000), sends(1000)],
+        [("ranges", "ncclAllReduce", 1, 2)],
+    ),
     "code that a launch loads": (
         [kernel(), call("cudaFuncGetAttributes")],
         [kernel(), call("cudaFuncGetAttributes", inside="cuLibraryLoadData")],
@@ -192,6 +220,12 @@ def test_what_a_row_says_besides(tmp_path):
     )
     assert (one.baseline_values, one.baseline_bytes) == (["pinned"], 64)
     assert (one.candidate_values, one.candidate_bytes, one.memory) == (["pageable"], 256, "")
+
+
+def test_messages_say_their_group_and_the_bytes_of_all(tmp_path):
+    before, after = ([kernel(), sends(1000, "tp"), sends(many, "dp"), sends(many, "dp")] for many in (8, 16))
+    (row,) = rows(tmp_path, before, after)
+    assert (row.group, row.baseline, row.baseline_bytes, row.candidate_bytes) == ("dp", 2, 16, 32)
 
 
 def test_kernels_of_a_range_and_of_all(tmp_path):

@@ -193,3 +193,7 @@ def test_groups_that_two_ranks_recorded():
     # 16 or 32 tokens of 4096 bf16 in eight, 32 MiB in one
     assert call.baseline_bytes_per_call == pytest.approx((8 * 16 * 8192 + 2**25) / 9)
     assert call.candidate_bytes_per_call == pytest.approx((8 * 32 * 8192 + 2**25) / 9)
+    (row,) = [one for one in result.structure if one.kind == "messages"]
+    assert (row.name, row.group, row.baseline, row.certain) == ("ncclAllReduce", "tp", 8, True)
+    assert (row.baseline_bytes, row.candidate_bytes) == (8 * 16 * 8192, 8 * 32 * 8192)
+    assert "ncclAllReduce of group tp 1.05 -> 2.10 MB per step in 8 calls" in headline(result).counts

@@ -2,14 +2,15 @@
 
 Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds what those do not say:
 
-| kind | name | thread | memory | counted in the step |
-|-|-|-|-|-|
-| graph_kernels | | | | kernels that CUDA graphs launched |
-| launched | range | role | | kernels, by the innermost range in which they were launched; '' outside any |
-| streams | | | | streams on which an op started |
-| copies | [memcpy HtoD], [memset] | | of the host | copies, and their bytes |
-| collections | generation | role | | garbage collections that began |
-| ranges | text with numbers masked | role | | NVTX ranges that began |
+| kind | name | thread | memory | group | counted in the step |
+|-|-|-|-|-|-|
+| graph_kernels | | | | | kernels that CUDA graphs launched |
+| launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
+| streams | | | | | streams on which an op started |
+| copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes |
+| collections | generation | role | | | garbage collections that began |
+| ranges | text with numbers masked | role | | | NVTX ranges that began |
+| messages | function of NCCL | role | | its name | calls that say the size of their message, and bytes |
 
 What runs on a GPU is in the period in which it started, what a thread does in the step in whose host window it began, as in the other tables.
 """
@@ -30,7 +31,7 @@ from tracediff.trace.periods import Timeline, Unit
 from tracediff.trace.threads import distinct
 
 COUNTS = {"period": pl.Int64, "what": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
-COUNTED = {"kind": pl.String, "name": pl.String, "thread": pl.String, "memory": pl.String}
+COUNTED = {"kind": pl.String, "name": pl.String, "thread": pl.String, "memory": pl.String, "group": pl.String}
 # Names of ranges come from programs: some write a new one for each request. Those with the most events are kept.
 MOST_NAMES = 256
 _OF_RANGES = ("launched", "ranges")
@@ -130,7 +131,9 @@ def _copies(copies: pl.DataFrame, unit: Unit, first_period: int) -> pl.DataFrame
 
 def _numbered(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     by = list(COUNTED)
-    totals = rows.group_by(by).agg(pl.col("count").sum()).sort("count", *by, descending=[True, *[False] * 4])
+    totals = (
+        rows.group_by(by).agg(pl.col("count").sum()).sort("count", *by, descending=[True, *[False] * len(by)])
+    )
     rank = pl.int_range(pl.len()).over("kind")
     kept = totals.filter(~pl.col("kind").is_in(_OF_RANGES) | (rank < MOST_NAMES))
     counted = kept.select(by).sort(by).with_row_index("what").cast({"what": pl.Int64})

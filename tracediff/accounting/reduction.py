@@ -125,7 +125,7 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
                wait_ns (in waits for the GIL), call_ns (in CUDA calls outside of those)
     apis       period (of the first device of a rank), stratum, api, kind, thread -> count, nested (of count, calls inside another call), ns, squares
     counts     period, what (row of `counted`) -> count, bytes: see accounting/counts.py; of threads' rows the period of the first device of a rank
-    counted    what is counted in `counts`, a row a number: kind, name, thread, memory
+    counted    what is counted in `counts`, a row a number: kind, name, thread, memory, group
     host_speed period, api -> count, log_ns (median of ln(ns)): CUDA calls that wait for nothing and began in the host window
                of the step, those of no length left out; the devices of a rank share their windows
     launch     stratum -> calls, graph_launches, kernels, graph_kernels, delay_mean_ns, delay_p50_ns, delay_p99_ns

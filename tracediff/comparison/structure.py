@@ -38,11 +38,15 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies",
+    "workload", "graph_kernels", "graph_launches", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
 _MADE_OF = ("dtype", "algorithm")  # what kernels of one kind compute in, or send by
+_SIZED = (
+    "copies",
+    "messages",
+)  # of as many other bytes tell; where there are more or fewer messages, so are kernels
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -76,6 +80,7 @@ class _Item(NamedTuple):
     name: str = ""
     thread: str = ""
     memory: str = ""
+    group: str = ""
     shape: str = ""
 
 
@@ -103,7 +108,7 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
-def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
+def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str, str]:
     """Another attention or MoE kernel is another backend, which says as much as another data type.
 
     As many kernels of another data type change them all.
@@ -113,7 +118,7 @@ def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str]:
         row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
     )
     kind = "dtype" if backend else row.kind
-    return _ORDER.index(kind), -change, row.range, row.name, row.thread, row.memory
+    return _ORDER.index(kind), -change, row.range, row.name, row.thread, row.memory, row.group
 
 
 # What is counted, of both sides.
@@ -187,7 +192,7 @@ def _counted(
     counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
     of_gpu = ("graph_kernels", "streams", "copies")
     held = {
-        "collections": True, "ranges": captured["nvtx"] and calls,
+        "collections": True, "ranges": captured["nvtx"] and calls, "messages": calls,
         **dict.fromkeys(of_gpu, captured["kernels"] and whole_kernels),
         "launched": captured["kernels"] and whole_kernels and captured["nvtx"],
     }  # fmt: skip
@@ -195,10 +200,10 @@ def _counted(
     for threads in (False, True):
         yield (
             [
-                _Item(kind, "" if kind == "collections" else name, thread if threads else "", memory)
+                _Item(kind, "" if kind == "collections" else name, thread if threads else "", memory, group)
                 if held[kind] and (thread or not threads)
                 else None
-                for kind, name, thread, memory in counted
+                for kind, name, thread, memory, group in counted
             ],
             table,
         )
@@ -251,7 +256,7 @@ def _rows_of(
     def row(at: int, kind: str, **more: object) -> StructureRow:
         item = seen.items[at]
         fields: dict[str, object] = {
-            "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory,
+            "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
             "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
             "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
             "certain": certain and (kind != "collections" or all(collected)),
@@ -283,13 +288,16 @@ def _rows_of(
         elif item.kind == "kernels":
             where = seen.items[all_in[0]].name if all_in else ""
             yield row(at, "kernels", range=where, whole=bool(all_in))
-        elif item.kind != "copies":
+        elif item.kind not in _SIZED:
             yield row(at, item.kind)
     yield from _copies(held, seen, [at for at in changed if seen.items[at].kind == "copies"], row)
     if not frame.once:  # grids and bytes are those of the requests that happened to be captured
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
+            item = seen.items[at]
+            if item.kind == "messages" and item.thread:
+                continue  # that of all threads says it
             same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
-            yield row(at, "copies", **same, **_bytes(held, at))
+            yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(seen, held, place, row)
     yield from made_of
     yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))

@@ -13,6 +13,7 @@ StructureKind = Literal[
     "kernels",
     "synchronisations",
     "copies",
+    "messages",
     "code_loads",
     "collections",
     "graph_instantiations",
@@ -40,6 +41,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     synchronisations      calls of `name`, which waits for the GPU
     copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree.
                           Where the kind is another one on each side, `baseline_values` and `candidate_values` have it
+    messages              calls of `name`, a function of NCCL, in the group `group` ('' all that have no name), as many on both sides, with the
+                          bytes of all their messages
     code_loads            calls of `name`, which loads code
     collections           garbage collections
     graph_instantiations  calls of `name`, which makes or changes a CUDA graph
@@ -69,6 +72,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     range: str = ""
     thread: str = ""
     memory: str = ""
+    group: str = ""
     baseline: float
     candidate: float
     baseline_of: float | None = None

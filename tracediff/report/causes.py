@@ -163,7 +163,7 @@ def late(finding: Finding) -> str:
     """The rank that others wait for, with its group: `3 of group tp`, `3 of ranks 0 to 3`."""
     rank, fact = f"{finding.where.rank}", finding.facts.late_rank
     if fact is not None and fact.group:
-        return say("rank_of_group", rank=rank, group=shorten(fact.group, NAME))
+        return say("of_group", what=rank, group=shorten(fact.group, NAME))
     if fact is not None and fact.members:
         return say("rank_of_ranks", rank=rank, members=members(fact.members))
     return rank

@@ -212,7 +212,7 @@ def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], s
             prose = units.prose([wait, caused])
             who = members(one.members)
             if one.name:
-                who = say("rank_of_group", rank=who, group=shorten(one.name, NAME))
+                who = say("of_group", what=who, group=shorten(one.name, NAME))
             slots = {"wait": prose.size(wait), "caused": prose.size(caused), "late": f"{late}"}
             said.append(say("group_waits", members=who, calls=one.calls, step=step, **slots))
     return said

@@ -67,6 +67,8 @@ def _holds(finding: Finding, row: StructureRow) -> bool:
     facts, where = finding.facts, finding.where
     if row.kind == "kernels":
         return facts.launched is not None and where.range == row.range
+    if row.kind == "messages":
+        return row.name.removeprefix("nccl") in (where.kernel or "")
     if row.kind in ("kernel", "copies"):
         return short(row.name) in (where.kernel or "")
     return row.kind == "synchronisations" and facts.counted_calls and where.api == row.name
@@ -142,6 +144,12 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
         return say(pattern, **slots)
     if row.kind == "copies":
         return _copies(row, slots)
+    if row.kind == "messages":
+        name = say("of_group", what=row.name, group=shorten(row.group, NAME)) if row.group else row.name
+        change = units.sizes(row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)
+        return say(
+            "count_messages", name=name, change=change, per=row.per, calls=units.counted(row.baseline, "call")
+        )
     if row.kind == "memory":
         return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
     if row.rate or (row.kind == "ranges" and _rarer(row)):
