@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 
 from fixtures.builders import BROKEN, HOSTILE_NAMES, TraceBuilder, global_pid, global_tid, two_steps
+from tests.comparing import compare
 from tests.formats.odd_exports import KERNEL, MEMCPY, RUNTIME, TWO_STEPS, edit, reduce, written
 from tests.tiny import STEP, label, reduced, spent
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Run, Side
 
 # Rows that do not fit together
 
@@ -54,6 +56,39 @@ def test_a_process_that_launches_after_its_last_gpu_row(recorded: int, said: boo
     assert len(notes) == said
     if said:  # the 28th kernel ends at 27.905 ms, the last launch is at 39 ms
         assert "for 0.011 s after its last row" in notes[0] and "12 of 40 launches" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("skipped", "polled", "said"), [(50_000, 0, True), (300, 0, False), (0, 5_000, False)]
+)
+def test_calls_that_were_made_and_not_recorded(skipped: int, polled: int, said: bool, tmp_path):
+    """The numbers of calls run on while nothing is recorded. A program that polls makes many between any two that are recorded."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number in range(20):
+        corr = number * (polled + 1) + 1 + skipped * (number >= 8)
+        begin = 1_000_000 * number
+        trace.range(1, label(number), begin, begin + 950_000)
+        trace.api(1, "cudaLaunchKernel", begin, begin + 5_000, corr=corr)
+        trace.kernel(corr, begin + 10_000, begin + 905_000)
+    notes = [note.message for note in reduced(trace, tmp_path).warnings if note.slug == "cuda-calls-lost"]
+    assert len(notes) == said
+    if said:  # between the calls 8 and 50,009 of 1 to 50,020, at 7 and 8 ms
+        assert "from 0.007 to 0.008 s" in notes[0] and "50,000 of 50,020" in notes[0]
+
+
+def test_captures_that_lost_most_calls_are_not_comparable(tmp_path):
+    """As a whole: its length says nothing of the program then."""
+    sides = []
+    for name, skipped in (("a", 0), ("b", 50_000)):
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(3):
+            corr = 1 + number + skipped * (number == 2)
+            trace.api(1, "cudaLaunchKernel", 1000 * number, 1000 * number + 50, corr=corr)
+            trace.kernel(corr, 1000 * number + 100, 1000 * number + 600)
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path)])]))
+    checks = {one.name: one for one in compare(*sides).comparability.checks}
+    assert (checks["complete"].status, checks["complete"].candidate) == ("fail", "warnings: 1")
+    assert "most CUDA calls of a capture were not recorded" in checks["complete"].message
 
 
 def test_graph_launches_without_kernels_are_said(capture_of, tmp_path):

@@ -361,3 +361,22 @@ def test_blocks_of_steps():
 def test_a_part_that_repeats():
     assert repeats(np.array([0, *[1, 2, 3, 4] * 5, 5]))
     assert not repeats(np.array([1, 2, 3, 4, 5, 6, 7, 1, 8, 9]))
+
+
+SMALL = "e" + "NQKVAODMNUGD" * 2 + "hs"  # of a draft model: 2 layers for 6
+
+
+@pytest.mark.parametrize("drafts", [2, 5, 7])
+@pytest.mark.parametrize("read", ["", "<|"])
+def test_drafts_and_their_check_are_one_step(drafts: int, read: str):
+    """Of 76 launches the check, and of 27 each draft, 29 where the host reads its token: each of them samples."""
+    length = 76 + drafts * (27 + (read == "<|"))
+    event, starts = chosen(((SMALL + read) * drafts + STEP) * 12, named="s")
+    assert (event, starts) == (RESULT, [length * step for step in range(12)])
+
+
+def test_tokens_of_a_request_are_steps_however_the_prefill_is_made():
+    """Five tokens a request, read at its end. A prefill holds more kernels for the same layers, not twice as many."""
+    prefill = "e" + LAYER.replace("a", "AxB").replace("q", "qr") * 6 + "hs"
+    _, starts = chosen((prefill + STEP[:-2] * 4 + STEP) * 12, named="s")
+    assert len(starts) == 72

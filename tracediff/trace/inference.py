@@ -414,6 +414,10 @@ def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[In
             step = _finest(anchored)
             if step is None and kind in TELLING:
                 step = max(anchored, key=lambda one: one.count)
+                rounds = [one for one in pool if one.sure and _drafted(one, step)]
+                if rounds:
+                    step = max(rounds, key=lambda one: one.count)
+                    anchored, kind = rounds, ""
             if step is not None:
                 # a prefill in a step samples as well: a finer level that always samples is not left either
                 finest = _finest(pool)
@@ -424,6 +428,24 @@ def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[In
     if best is None:
         return Choice(None, "parts", []) if event == RESULT else None
     return _named(_phased(launched, best, pool, ""), layers)
+
+
+def _drafted(larger: Found, level: Found) -> bool:
+    """Tell whether segments are drafts and their check: of the few in each of a larger level one is twice as large as any other, or more.
+
+    A draft model has less than half of the layers of what it drafts for, or it saves nothing. Prefill and decoding run the same layers.
+    """
+    inside = np.searchsorted(level.cut.start, larger.cut.start)
+    many = np.diff(inside)[1:]  # a capture may begin within the first
+    if (
+        larger.count >= level.count
+        or not len(many)
+        or many.min() < 1
+        or not 1 < np.median(many) <= _FEW_PARTS
+    ):
+        return False
+    parts = [np.sort(level.cut.ops[low:high]) for low, high in pairwise(inside[1:].tolist())]
+    return float(np.mean([len(one) == 1 or one[-1] >= 2 * one[-2] for one in parts])) >= ALTERNATE
 
 
 def _always(launched: Launched, level: Found, kind: str) -> bool:
@@ -473,6 +495,7 @@ def _better(one: Choice | None, other: Choice | None) -> Choice | None:
         return other if other.level.anchored else one
     more = other.level.count / one.level.count
     finer = any(other.level.holds(kind) and more > often for kind, often in _OFTEN.items())
+    finer = finer and not _drafted(one.level, other.level)
     unlike = one.level.cut.alike < _LIKE_STEPS and other.level.layered and more > _OFTEN["sampling"]
     return other if finer or unlike else one
 

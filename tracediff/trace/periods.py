@@ -294,6 +294,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             else capture.recording.gpu_work,
         )
     keys = _keys(capture)
+    warnings = _unrecorded(capture)
     calls, launches, launch_ids = read_calls(db)
     ops = _ops(capture, launch_ids)
     api = {
@@ -304,7 +305,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
         [_class(name, kind) for name, kind in keys.select("name", "kind").iter_rows()], np.int8
     )
     is_kernel = keys["kind"].to_numpy() == 0
-    warnings = _without_launch(capture, is_kernel[ops["key"]], ops["launch"])
+    warnings += _without_launch(capture, is_kernel[ops["key"]], ops["launch"])
     warnings += _odd(capture.name, ops, launches)
     warnings += _lost(capture.name, ops, calls, api)
     if launches.shared:
@@ -392,6 +393,22 @@ def _without_launch(
 
 _LOST = 0.1  # of a process's launches, and of the time that they take
 _IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
+
+
+CALLS_LOST = "cuda-calls-lost"
+
+
+def _unrecorded(capture: Capture) -> list[Note]:
+    """What is said of processes whose calls were not recorded for a while: a profiler that fails goes on without a word."""
+    return [
+        Note(
+            CALLS_LOST,
+            f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s none of the CUDA calls of process {pid} was recorded, {lost:,} of"
+            f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record a shorter"
+            " window, or with a newer nsys",
+        )
+        for pid, lost, calls, start, end in capture.db.execute(sql("trace/call_lost")).fetchall()
+    ]
 
 
 def _lost(
