@@ -8,6 +8,7 @@
 | host work, launch calls and latency | another number of synchronising calls in their range exposes or hides them |
 | launching | another number of kernels, or of copies |
 | launching and host work | kernels moved into or out of CUDA graphs |
+| kernels and the gaps before them | they begin before the last one ends, or no longer do: only the sum of their times is one |
 
 The same place in several phases, or in typical and in rare steps, is one cause as well: the phase of the verdict leads.
 """
@@ -82,7 +83,7 @@ def related(
 ) -> list[Candidate]:
     """One candidate for each cause, in order. `first`: the phase and the part of it that the first sentence is of."""
     judged = [one.judged for one in candidates]
-    candidates = of_related_kernels(candidates)
+    candidates = of_related_kernels(launched_early(candidates, structure))
     candidates = of_one_range(candidates, structure)
     candidates = with_synchronisation(candidates, launch)
     candidates = with_consequences(candidates, launch)
@@ -303,6 +304,45 @@ def _belongs(lone: Candidate, block: Candidate) -> bool:
         if (part.count_baseline, part.count_candidate)[side] == 0
     }
     return category((lone.where.kernel or "").split(" + ")[0]) in kinds
+
+
+def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
+    """Kernels that begin before the last one ends on one side alone are one cause, with the gaps between them.
+
+    Their times overlap, and recorders cut them at each other's ends: what one gains by that the next one loses.
+    """
+    out = candidates
+    for row in structure:
+        if row.kind != "early" or not row.baseline_of or not row.candidate_of:
+            continue
+        mine = [
+            one
+            for one in out
+            if (one.phase, one.judged.part) == (row.phase, "typical") and one.of_rank is None
+        ]
+        own = [one for one in mine if one.cause == "kernel_time" and not one.differs]
+        if not own:
+            continue
+        shares = Shares(row.baseline / row.baseline_of, row.candidate / row.candidate_of)
+        change = row.candidate - row.baseline
+        gaps = [
+            one
+            for one in mine
+            if one.cause in ("dependency", "graph_internal") and one.moved and one.judged.delta * change < 0
+        ]
+        main = min(own, key=order)
+        where = msgspec.structs.replace(main.where, kernel=None, layer=None)
+        named = replace(
+            main,
+            where=where,
+            facts=main.with_facts(early=shares),
+            parts=main.as_parts(),
+            count=None,
+            key="early",
+        )
+        out = [named if one is main else one for one in out]
+        out = _gather(out, named, [one for one in own if one is not main], gaps)
+    return out
 
 
 def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:

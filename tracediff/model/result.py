@@ -281,6 +281,9 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         None  # code that one side loads in every step; the host work around it is the cause's
     )
     graph_coverage: Shares | None = None  # of kernels that CUDA graphs launch, where that is what changed
+    early: Shares | None = (
+        None  # of kernels that begin before the one before them ends, where that is what changed
+    )
     # share of the waiting time, 0 to 1, in which the op before was of another stream
     other_stream: float | None = None
 

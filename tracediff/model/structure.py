@@ -10,6 +10,7 @@ StructureKind = Literal[
     "workload",
     "graph_kernels",
     "graph_launches",
+    "early",
     "kernels",
     "synchronisations",
     "copies",
@@ -37,6 +38,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
                           step differs, and rows after it may follow from that
     graph_kernels         kernels that CUDA graphs launch, of `baseline_of` and `candidate_of` kernels in all
     graph_launches        launches of CUDA graphs
+    early                 kernels that begin before the op before them on their stream ends (programmatic dependent launch), of `baseline_of` and
+                          `candidate_of` kernels in all
     kernels               kernels in all; with `range` those launched in it, innermost ('' all, or outside any; see `whole`)
     synchronisations      calls of `name`, which waits for the GPU
     copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree.

@@ -247,6 +247,9 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
             f"{100 * one:.0f}" for one in (facts.graph_coverage.baseline, facts.graph_coverage.candidate)
         )
         return _placed(say("named_graphs", before=before, after=after), place if of_list else "")
+    if facts.early:
+        before, after = (f"{100 * one:.0f}" for one in (facts.early.baseline, facts.early.candidate))
+        return say("named_early", before=before, after=after)
     if facts.launched:
         slots = _both(facts.launched) | {"range": where.range or "", "per": facts.per}
         text, calls = say("count_kernels_in", **slots), facts.synchronised

@@ -106,6 +106,8 @@ def _note(finding: Finding, unit: str) -> str:
         notes.append(say("no_collection", side=side))
     elif finding.cause == "batch_mix":
         notes.append(say("apart_from_others"))
+    if facts.early is not None:
+        notes.append(say("only_the_sum"))
     if facts.rare is not None:
         notes.append(_rare(finding))
     if facts.allocations:
@@ -181,6 +183,8 @@ def _advice(finding: Finding, result: Result) -> str:
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:
         return say("next_no_graphs")
+    if finding.facts.early is not None:
+        return say("next_early")
     if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")
     if 2 * finding.host_speed_ns > finding.delta_ns > 0:

@@ -15,7 +15,7 @@ from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
-_ONCE = ("graph_kernels", "streams", "workload", "kernel", "grid", "ranges", "calls")
+_ONCE = ("graph_kernels", "early", "streams", "workload", "kernel", "grid", "ranges", "calls")
 # These follow from others that are said: launches of graphs from the kernels in them.
 _FOLLOWS = {"graph_launches": "graph_kernels", "kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
@@ -97,6 +97,8 @@ def _in_first_cause(result: Result) -> set[tuple[str, str]]:
     for one in result.findings:
         if one.rank in ranks and one.facts.code_loads:
             found.add(("code_loads", ""))
+        if one.rank in ranks and one.facts.early:
+            found.add(("early", ""))
         if one.rank in ranks and one.facts.launched:
             found |= {("kernels", one.where.range or ""), ("kernels", "")}
     return found
@@ -119,9 +121,9 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     }
     if row.kind == "workload":
         return say("count_workload", percent=units.share(1 - min(row.baseline, row.candidate)))
-    if row.kind == "graph_kernels":
+    if row.kind in ("graph_kernels", "early"):
         before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
-        return say("count_graph_kernels", before_of=before_of, after_of=after_of, **slots)
+        return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":

@@ -1,0 +1,111 @@
+"""Kernels that begin before the last one ends (programmatic dependent launch), recorded on an H200: fixtures/system/README.md."""
+
+from __future__ import annotations
+
+import itertools
+import lzma
+import sqlite3
+from functools import cache
+
+import pytest
+
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare
+from tests.tiny import FIXTURES, bundled, label, reduced
+from tracediff.execution.sides import Run, Side
+from tracediff.model import Result
+from tracediff.report.causes import named
+
+
+@cache
+def pair(one: str, other: str) -> Result:
+    sides = [
+        Side(name, [Run(name, [bundled(FIXTURES / f"system/{name}.sqlite.xz")])]) for name in (one, other)
+    ]
+    return compare(*sides)
+
+
+def early(result: Result) -> list[tuple[float, ...]]:
+    return [
+        (row.baseline, row.baseline_of, row.candidate, row.candidate_of)
+        for row in result.structure
+        if row.kind == "early"
+    ]
+
+
+def test_recorded_kernels_are_counted_as_a_plain_loop_does(tmp_path) -> None:
+    """36 kernels per step in 44 whole steps: all but the first follow the last one at once, and one behind a copy does not."""
+    path = tmp_path / "pdl.sqlite"
+    path.write_bytes(lzma.decompress((FIXTURES / "system/pdl_on.sqlite.xz").read_bytes()))
+    with sqlite3.connect(path) as db:
+        ops = db.execute(
+            "SELECT start, end, 1 FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL SELECT start, end, 0 FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY 1"
+        ).fetchall()
+    follows = [
+        kernel and start - before <= 1 for (_, before, _), (start, _, kernel) in itertools.pairwise(ops)
+    ]
+    assert sum(follows) == 45 * 34
+    assert early(pair("pdl_off", "pdl_on")) == [(0, 36, 34, 36)]
+
+
+def test_what_they_gain_is_one_cause_though_single_kernels_moved_both_ways() -> None:
+    """Without the profiler a step took 185.2 us without such launches and 150.2 us with them: 35 us less."""
+    first = pair("pdl_off", "pdl_on").findings[0]
+    assert named(first) == "programmatic dependent launch overlaps 0 -> 94 % of all kernels"
+    assert -35_000 < first.delta_ns < -30_000
+    own = {part.where.kernel: round(part.delta_ns / 1e3) for part in first.parts if not part.follows}
+    assert own == {"gemm_kernel": -48, "act_kernel": 36, "norm_kernel": -19}
+    assert sum(part.delta_ns for part in first.parts) == pytest.approx(first.delta_ns)
+
+
+def test_it_is_named_where_it_was_lost_and_the_accounting_is_closed() -> None:
+    lost = pair("pdl_on", "pdl_off")
+    assert lost.accounting.residual_ns == 0
+    assert lost.findings[0].next.startswith(
+        "find out what switches programmatic dependent launch (PDL) on or off"
+    )
+    assert "programmatic dependent launch overlaps 94 -> 0 % of all kernels" in lost.headline.why
+
+
+def test_branches_of_a_graph_have_streams_of_their_own() -> None:
+    branches = pair("pdl_off", "pdl_branches")
+    assert early(branches) == []
+    assert not any(one.facts.early for one in branches.findings)
+    assert [(row.baseline, row.candidate) for row in branches.structure if row.kind == "streams"] == [(1, 13)]
+
+
+def side(folder, gap: int, *, streams: int = 1, few: bool = False) -> Side:
+    """Steps of ten kernels of 10 us, each `gap` ns after the last one's end; of `few` only one is."""
+    folder.mkdir()
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number in range(13):
+        now, corr = number * 1_000_000, number * 100
+        trace.range(1, label(number), now, now + 900_000)
+        at = now + 50_000
+        for kernel in range(10):
+            trace.api(
+                1,
+                "cudaLaunchKernel",
+                now + 1_000 * kernel,
+                now + 1_000 * kernel + 500,
+                corr=corr + kernel + 1,
+            )
+            trace.kernel(corr + kernel + 1, at, at + 10_000, name="gemm", stream=7 + kernel % streams)
+            at += 10_000 + (gap if not few or kernel == 4 else 500)
+    return Side(folder.name, [Run(folder.name, [reduced(trace, folder)])])
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ({"gap": -3_000}, [(0, 10, 9, 10)]),
+        ({"gap": 1}, [(0, 10, 9, 10)]),  # as older CUPTI writes an overlap
+        ({"gap": 2}, []),
+        ({"gap": -3_000, "few": True}, []),  # one of ten: libraries do so
+        ({"gap": -3_000, "streams": 2}, []),
+    ],
+)
+def test_only_of_one_stream_and_of_many_kernels_it_is_a_difference(tmp_path, after, found) -> None:
+    result = compare(side(tmp_path / "a", 500), side(tmp_path / "b", **after))
+    assert early(result) == found
+    assert result.accounting.residual_ns == 0
