@@ -331,7 +331,7 @@ def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow
             if one.cause in ("dependency", "graph_internal") and one.moved and one.judged.delta * change < 0
         ]
         main = min(own, key=order)
-        where = msgspec.structs.replace(main.where, kernel=None, layer=None)
+        where = replace(main.where, kernel=None, layer=None)
         named = replace(
             main,
             where=where,
