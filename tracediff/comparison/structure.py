@@ -280,7 +280,7 @@ def _rows_of(
         item = seen.items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
-        if item.kind in ("grid", *_MADE_OF) or at in all_in:
+        if item.kind in ("early", "grid", *_MADE_OF) or at in all_in:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
