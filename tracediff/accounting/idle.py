@@ -193,7 +193,9 @@ class _Unit:
         self._worst: dict[int, _Longest] = {}  # gap -> its longest piece
         self._moments: dict[tuple[int, int, int], _Longest] = {}  # by moment, CUDA function and phase
         self._sums: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 4]
-        self._entries: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints]] = []
+        # of each block its groups (a column each, see `gaps`), the group of each piece, ns of each piece, crossed ns of each group
+        none = np.empty(0, np.int64)
+        self._entries = [(np.empty((4, 0), np.int64), none.astype(np.int32), none, none)]
 
     def add(self, parts: list[IdlePieces], low: int, high: int) -> None:
         """Add the pieces of the gaps [low, high); theirs count from `low`."""
@@ -235,20 +237,9 @@ class _Unit:
             ns = np.concatenate((ns[alone], sum_by(position, len(code), ns[shared])))
             gap = np.concatenate((gap[alone], code // wide))
             entry = np.concatenate((entry[alone], code % wide))
-        self._entries.append(((gap + low).astype(np.int32), entry.astype(np.int32), ns))
-
-    def finish(self) -> _Unit:
-        """Sum up what needs all pieces: afterwards nothing of their size is held."""
-        self.by_cell = tuple(np.concatenate(column) for column in zip(*self._sums, strict=True))
-        del self._sums
-        empty = np.empty(0, np.int32)
-        gap, entry, ns = (
-            np.concatenate(column) for column in zip((empty, empty, np.empty(0, np.int64)), *self._entries, strict=True)
-        )  # fmt: skip
-        del self._entries
         own, unit = self._gaps, self._unit
+        gap = gap + low
         previous, following = own.previous[gap], own.op[gap]
-        crossed = unit.stream[previous] != unit.stream[following]
         columns = (
             self._stratum[self._first + own.period[gap]],
             entry,
@@ -256,12 +247,35 @@ class _Unit:
             unit.key[following],
         )
         found, group = picked_at(*columns)
-        del gap, previous, following
-        self._groups = [column[found].astype(np.int64) for column in columns]
-        size = len(found)
-        self._count = count_by(group, size)
-        self._ns, self._crossed = sum_by(group, size, ns), sum_by(group, size, np.where(crossed, ns, 0))
+        crossed = np.where(unit.stream[previous] != unit.stream[following], ns, 0)
+        self._entries.append(
+            (
+                np.stack([column[found] for column in columns]).astype(np.int64),
+                group.astype(np.int32),
+                ns,
+                sum_by(group, len(found), crossed),
+            )
+        )
+
+    def finish(self) -> _Unit:
+        """Sum up what needs all pieces: afterwards nothing of their size is held."""
+        self.by_cell = tuple(np.concatenate(column) for column in zip(*self._sums, strict=True))
+        del self._sums
+        blocks, groups, lengths, crossed = zip(*self._entries, strict=True)
+        del self._entries
+        every = np.concatenate(blocks, axis=1)
+        found, which = picked_at(*every)
+        self._groups = list(every[:, found])
+        edges = np.cumsum([block.shape[1] for block in blocks])[:-1]
+        group = np.concatenate(
+            [of.astype(np.int32)[one] for of, one in zip(np.split(which, edges), groups, strict=True)]
+        )
+        ns, size = np.concatenate(lengths), len(found)
+        del groups, lengths
+        self._count, self._ns = count_by(group, size), sum_by(group, size, ns)
+        self._crossed = sum_by(which, size, np.concatenate(crossed))
         self._quantiles = _quantiles(group, ns, self._count)
+        own, unit = self._gaps, self._unit
         del self._gaps
         self._worst_gaps = np.array(
             [
@@ -366,9 +380,11 @@ def _by_group(group: Index, ns: Ints) -> Ints:
     width = int(ns.max(initial=0)).bit_length()
     if width + int(group.max(initial=0)).bit_length() > 62:
         return ns[np.lexsort((ns, group))]
-    return np.sort(group.astype(np.int64) << width | ns) & (
-        (1 << width) - 1
-    )  # numbers are sorted in a tenth of the time of places
+    both = group.astype(np.int64) << width
+    both |= ns
+    both.sort()  # numbers are sorted in a tenth of the time of places
+    both &= (1 << width) - 1
+    return both
 
 
 def _ranks(words: Sequence[object]) -> Ints:

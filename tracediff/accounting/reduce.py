@@ -142,6 +142,7 @@ def _measure(
     causes, idle = idle_tables(
         timeline, gaps, periods, names, hosts, labels, host_work.add if host_work else None
     )
+    del gaps
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)
     counted = count_tables(

@@ -239,7 +239,8 @@ def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterabl
                     pages += [int.from_bytes(page[at : at + 4]) for at in (8, *places)]
                 elif kind == _LEAF and cells:
                     values = _values(page, first)
-                    if values > columns or page in short:
+                    # none is short, mostly: to look one up takes a hash of all its bytes
+                    if values > columns or (short and page in short):
                         return f"page {number} of {table} holds rows of another table"
                     if values < columns and len(short) < _MOST_SHORT:
                         short[page] = table

@@ -22,7 +22,7 @@ from tracediff.formats.database import frame, release_memory, sql
 from tracediff.formats.selection import Selection
 from tracediff.kernels.names import is_communication
 from tracediff.model import Note
-from tracediff.trace.threads import Calls, Launches, distinct, read_calls
+from tracediff.trace.threads import Calls, Launches, distinct, ordered, read_calls
 from tracediff.trace.workloads import ALIKE, IN_ORDER, RECURS, heaviest_first, leaders
 
 # Segments of a launch sequence: which of them hold the same work, and how regularly kinds of work follow one another.
@@ -364,6 +364,10 @@ def _ops(capture: Capture, launch_ids: Ints) -> dict[str, npt.NDArray[Any]]:
     db.execute("DROP VIEW op")
     db.execute("DROP TABLE op_row")
     release_memory(db)
+    by = ("pid", "device", "start_ns", "launch", "node", "end_ns", "stream", "key")
+    order = ordered([ops[name] for name in by], leading=3)
+    for name in ops:
+        ops[name] = ops[name][order]
     at = np.searchsorted(launch_ids, ops["launch"]).astype(np.int32)
     known = np.append(launch_ids, np.iinfo(np.int64).min)[at] == ops["launch"]
     ops["launch"] = np.where(known, at, np.int32(-1))

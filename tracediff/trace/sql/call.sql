@@ -1,4 +1,4 @@
--- The CUDA calls of the export and what each does to its thread, by thread, start, longest first, name.
+-- The CUDA calls of the export and what each does to its thread, in no order.
 --   start_ns, end_ns BIGINT
 --   thread           SMALLINT  place of its thread in the order of global thread ids, -1 unknown
 --   corr             BIGINT    process << 32 + correlation id as in op_row, -1 where there is none
@@ -27,5 +27,4 @@ SELECT
 FROM api_call AS a
 JOIN named AS n ON n.name IS NOT DISTINCT FROM a.name
 LEFT JOIN numbered ON numbered.tid = a.tid
-LEFT JOIN work ON work.corr = (a.pid::BIGINT << 32) + a.corr
-ORDER BY thread, a.start_ns, a.end_ns DESC, coalesce(a.name, -1), corr;
+LEFT JOIN work ON work.corr = (a.pid::BIGINT << 32) + a.corr;

@@ -1,4 +1,4 @@
--- The ops of the export by process, device and start.
+-- The ops of the export, in no order.
 --   pid, device, stream INTEGER
 --   start_ns, end_ns    BIGINT
 --   key                 INTEGER  dense id in op_key, by name
@@ -10,5 +10,4 @@ FROM op_row AS r
 JOIN (
     SELECT op_descriptor.*, coalesce(node_id.id, -1) AS node FROM op_descriptor LEFT JOIN node_id USING (pid, graph_node)
 ) AS s USING (descriptor)
-JOIN key_id AS k USING (key)
-ORDER BY s.pid, s.device, r.start_ns, coalesce(r.launch, -2), s.node, r.end_ns, s.stream, k.id;
+JOIN key_id AS k USING (key);
