@@ -96,6 +96,25 @@ def test_sessions_of_one_clock_need_no_collective_that_ends_everywhere_at_once(t
     assert other.ranks[0].baseline_comm_wait_ns == pytest.approx(17 * US)
 
 
+@pytest.mark.parametrize(
+    ("late_us", "most_us", "waited_us"),
+    [
+        (30, 0, 30),  # the sender is there at 200 us and waits for the receiver
+        (150, 55, 0),  # it is done at 300, when the receiver has not come
+    ],
+)
+def test_sends_that_a_buffer_takes_end_before_they_are_received(tmp_path, late_us, most_us, waited_us):
+    """In every other step the receiver ends 200 us later."""
+    sends = {"calls": ("ncclGroupStart", "ncclSend", "ncclGroupEnd"), "kernel": "ncclDevKernel_SendRecv"}
+    traces = rank(0, 0, **sends), rank(late_us, most_us, ahead_us=7, uneven_us=200, **sends)
+    known = show(side(tmp_path, "a", *traces, started=(10**18, 10**18 - 7 * US)))
+    assert known.rank_clocks[0].by == "sessions"
+    assert known.rank_groups[0].kind == "pipeline"
+    assert [row.baseline_comm_wait_ns for row in known.ranks] == pytest.approx([waited_us * US, 0])
+    # nothing else tells of their clocks
+    assert show(side(tmp_path, "b", *traces)).rank_clocks == [None]
+
+
 def test_ranks_that_share_nothing_are_not_told_to_wait(tmp_path):
     one = show(side(tmp_path, "a", rank(0, 30), rank(30, 30, uneven_us=200)))
     assert one.rank_clocks == [None] and {row.baseline_comm_wait_ns for row in one.ranks} == {None}

@@ -329,7 +329,10 @@ def _spelled(kinds: set[str]) -> str:
 
 # Ranks of one communicator end a collective together: differences of ends on one machine, see execution/clocks.py.
 ONE_CLOCK_NS = 60_000
-TOGETHER = 0.9  # of the collectives of a group
+TOGETHER, SENT_TOGETHER = (
+    0.9,
+    0.25,
+)  # of the collectives of a group; of sends, which end long before where a buffer takes them
 
 
 def arrivals(
@@ -396,15 +399,19 @@ def collective_waits(ops: pl.DataFrame) -> pl.DataFrame:
     )
     apart = pl.col("end").max().over(together) - pl.col("end").min().over(together)
     ops = ops.with_columns(
-        near=((pl.col("present") > 1) & (apart <= ONE_CLOCK_NS)).mean().over("comm") >= TOGETHER
+        near=((pl.col("present") > 1) & (apart <= ONE_CLOCK_NS)).mean().over("comm")
+        >= pl.when(pl.col("calls") == SENDS).then(SENT_TOGETHER).otherwise(TOGETHER)
     )
+    # what was sent before its receiver came waited for a buffer at most
+    buffered = (pl.col("calls") == SENDS) & (pl.col("end") <= pl.col("last"))
+    waited = pl.min_horizontal("last", "end") - pl.col("start")
+    ops = ops.with_columns(wait=pl.when(buffered).then(0).otherwise(waited))
     named = known | ((pl.col("comm") != "") & pl.col("near"))
     ops = ops.with_columns(
         members=pl.when(named).then(pl.col("members")).otherwise(pl.lit([], pl.List(pl.Int64))),
         group=pl.when(named).then(pl.col("group")).otherwise(pl.lit("")),
         calls=pl.when(named).then(pl.col("calls")).otherwise(pl.lit("")),
     )
-    ops = ops.with_columns(wait=(pl.min_horizontal("last", "end") - pl.col("start")))
     # of ranks that start together at the last moment, the first number stands for the late one
     late = (pl.col("start") == pl.col("last")) & (
         pl.col("rank") == pl.col("rank").filter(pl.col("start") == pl.col("last")).min().over(together)
