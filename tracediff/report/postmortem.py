@@ -190,7 +190,7 @@ def _impact(result: Result) -> Section:
     elif result.verdict not in ("no_change", "not_comparable"):
         blocks.append(_line(say("no_benchmark")))
     if result.phases and result.verdict != "not_comparable":
-        blocks.append(_told(without(sections.phases_in_text(result), "verdict"), ""))
+        blocks.append(_told(without(sections.phases_in_text(result), "judged"), ""))
     return _part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
 
 

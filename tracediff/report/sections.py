@@ -348,7 +348,7 @@ def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
     return replace(made, rows=listed, heads=heads)
 
 
-_PHASE_LOOKS = {"Verdict": "verdict", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
+_PHASE_LOOKS = {"Verdict": "judged", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
 
 
 def phases_in_text(report: Result) -> Table:

@@ -237,9 +237,9 @@ def sentence(text: str) -> str:
 
 def place(where: Where) -> list[tuple[str, str]]:
     """List the parts of a finding's place that apply, as (name, value)."""
-    outside = (where.range or "").startswith(OUTSIDE)
+    inside = "" if where.range == OUTSIDE else where.range or ""
     parts = [
-        ("place", at(where.range or "")) if outside else ("range", where.range),
+        ("place", at(inside)) if inside.startswith(OUTSIDE) else ("range", inside),
         ("kernel", where.kernel),
         ("layer", where.layer),
         ("API", where.api),
