@@ -177,13 +177,13 @@ def members(ranks: Sequence[int]) -> str:
     return " and ".join([", ".join(map(str, ranks[:-1])), f"{last}"])
 
 
-def title(finding: Finding, unit: str = "step") -> str:
-    """The title of a finding in a list, which shows its delta, thread and phase beside it."""
+def title(finding: Finding) -> str:
+    """The title of a finding in a list, which shows its delta, thread and phase beside it: its name with all that is known of it."""
     facts, where = finding.facts, finding.where
     idle = ROWS[finding.cause].kind == "idle"
     text = _by_count(finding, of_list=True)
     if not text:
-        text = _idle_of(finding) if idle else _kernel(finding, unit)
+        text = _idle_of(finding) if idle else _kernels_titled(finding)
     if finding.part == "tail" or (idle and facts.rare):
         text = say("in_rare_steps", what=text)
     if idle and facts.delta_all_ranks_ns is not None:
@@ -192,40 +192,58 @@ def title(finding: Finding, unit: str = "step") -> str:
 
 
 def named(finding: Finding) -> str:
-    """A finding in a sentence: `host work in _schedule`, `fused kernels (a + b -> c)`."""
-    facts, where = finding.facts, finding.where
-    if finding.cause == "gil_wait":
-        return _waiting(where)
+    """A finding in a sentence: `host work in _schedule`, `fused GEMMs, 16 -> 8 per step`."""
     if text := _by_count(finding):
         return text
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
-    kernel = _other_memory(finding, _with_others(finding, spoken(where.kernel or "")))
+    text = finding.where.kernel or ""
+    kernel = _with_others(finding, spoken(text))
+    several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
+    sides = [_first_of(side) for side in text.split(" -> ")]
+    name = _kernels_named(finding, kernel, say(several, kernel=kernel), sides)
+    return say("name_counted", name=name, numbers=_numbers(finding)) if is_counted(finding) else name
+
+
+def is_counted(finding: Finding) -> bool:
+    """Whether the name of a cause says how many kernels it had and has."""
+    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+    return finding.cause.startswith("kernel") and bool(before and after) and before != after
+
+
+def _kernels_titled(finding: Finding) -> str:
+    """Kernels or copies by their whole names, with their counts and times."""
+    facts, kernel = finding.facts, _with_others(finding, _kernels(finding.where.kernel or ""))
+    text = _kernels_named(finding, kernel, kernel, kernel.split(" -> "))
+    times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
+    said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced"))
+    said += [_numbers(finding)] * (facts.match not in ("more", "fewer", "replaced"))
+    text = say("titled", name=text, numbers=", ".join(said)) if said else text
+    if facts.hidden_ns is None:
+        return text
+    pattern = "hidden_more" if facts.hidden_ns > 0 else "hidden_less"
+    return say(pattern, text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us")
+
+
+def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]) -> str:
+    """What a cause of kernels or copies is, by the pattern of its kind. sides: the kernels of both, where they are called otherwise."""
+    facts, cause = finding.facts, finding.cause
+    kernel = _other_memory(finding, kernel)
     if facts.overlap:
         return _overlap(finding, kernel)
-    if finding.cause == "kernel_time":
-        before, _, after = (where.kernel or "").partition(" -> ")
-        one_by_one = after and len(finding.parts) < 2 and " + " not in (where.kernel or "")
-        if facts.match == "replaced" or (one_by_one and _first_of(before) != _first_of(after)):
-            return say("named_replaced_by", before=_first_of(before), after=_first_of(after))
+    pattern = f"name_{cause}"
     if facts.late_rank is not None:
-        return say(
-            f"named_{_LATE[facts.late_rank.kind]}",
-            rank=late(finding),
-            kernel=kernel or say("communication"),
-        )
-    if facts.match in ("added", "removed") and finding.cause == f"kernel_{facts.match}":
-        return say(f"kernel_{facts.match}", kernel=kernel)
-    pattern, matched = f"named_{finding.cause}", f"named_{finding.cause}_{facts.match}"
-    if matched in PATTERNS:
-        pattern = matched
-    elif finding.cause == "kernel_time":
-        other = facts.match not in ("", "exact", "name")
-        pattern = "named_other" if other else "named_slower" if finding.delta_ns > 0 else "named_faster"
-    elif finding.cause == "memcpy" and finding.evidence.count_baseline != 0:
-        return say("named_copy", copy=kernel)
-    several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
-    return say(pattern, kernel=kernel, kernels=say(several, kernel=kernel), **_counts(finding))
+        pattern = f"name_{_LATE[facts.late_rank.kind]}"
+    elif f"{pattern}_{facts.match}" in PATTERNS:
+        pattern += f"_{facts.match}"
+    elif cause == "kernel_time" and " -> " not in (finding.where.kernel or ""):
+        pattern += "_slower" if finding.delta_ns > 0 else "_faster"
+    elif cause == "memcpy" and finding.evidence.count_baseline == 0:
+        pattern += "_new"
+    elif cause == "kernel_time" and len(set(sides)) == 2 and not _several(finding):
+        return say("replaced_by", before=sides[0], after=sides[1])
+    kernel = kernel or say("communication")
+    return say(pattern, kernel=kernel, kernels=kernels, rank=late(finding), **_counts(finding))
 
 
 def _by_count(finding: Finding, *, of_list: bool = False) -> str:
@@ -307,11 +325,15 @@ def spoken(text: str) -> str:
 
 def _with_others(finding: Finding, kernel: str) -> str:
     """`a and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
+    rows = _several(finding)
+    return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel")) if rows else kernel
+
+
+def _several(finding: Finding) -> int:
+    """How many rows of kernels changed together, of which the finding names one; 0 where it names all."""
     rows = len({one.where.kernel for one in finding.parts if not one.follows})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
-    if rows < 2 or named_by_block or not finding.cause.startswith("kernel"):
-        return kernel
-    return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel"))
+    return 0 if rows < 2 or named_by_block or not finding.cause.startswith("kernel") else rows
 
 
 def _first_of(text: str) -> str:
@@ -369,17 +391,14 @@ def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
 def idle_title(one: IdleCause | StepPlace, *, host_only: bool) -> str:
     """The title of idle time in the report of one side; it names the thread, which no column does."""
     text = _idle(one.cause, _where(one), copies=one.copies, host_only=host_only)
-    if one.thread and one.cause in ("gc", "host_work"):
+    if one.thread and one.cause in ("gc", "host_work", "gil_wait"):
         return say("idle_on_thread", what=text, thread=the_thread(one.thread))
     return text
 
 
 def idle_named(one: IdleCause | StepPlace) -> str:
     """The same in a sentence: `host work in _schedule`, `waiting for the GIL held by the detokenizer thread`."""
-    where = _where(one)
-    if one.cause == "gil_wait":
-        return _waiting(where)
-    return _idle(one.cause, where, copies=one.copies, host_only=True, short=True)
+    return _idle(one.cause, _where(one), copies=one.copies, host_only=True, short=True)
 
 
 def _where(one: IdleCause | StepPlace) -> Where:
@@ -395,26 +414,14 @@ def run_name(name: str) -> str:
     return name.removesuffix(".sqlite").removesuffix(".nsys-rep")
 
 
-def _kernel(finding: Finding, unit: str) -> str:
-    facts = finding.facts
-    kernel = _other_memory(finding, _kernels(finding.where.kernel or ""))
-    counts = _counts(finding) | {"unit": _of_whole(finding, unit)}
+def _numbers(finding: Finding) -> str:
+    """How many there are per step, and of copies their bytes: `16 -> 8 per step`."""
+    counts = _counts(finding) | {"unit": _of_whole(finding, finding.facts.per)}
     numbers = say("per_unit_same" if counts["before"] == counts["after"] else "per_unit", **counts)
-    if sizes := facts.copied_bytes:
+    if sizes := finding.facts.copied_bytes:
         before, after = size(sizes.baseline), size(sizes.candidate)
-        numbers = say("per_unit_bytes", numbers=numbers, before=before, after=after)
-    if facts.late_rank is not None:
-        pattern = f"title_{_LATE[facts.late_rank.kind]}"
-        return say(pattern, rank=late(finding), kernel=kernel, numbers=numbers)
-    matched = f"title_{finding.cause}_{facts.match}"
-    text = say(
-        matched if matched in PATTERNS else f"title_{finding.cause}", kernel=_with_others(finding, kernel), numbers=numbers,
-        times=f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each", **counts,
-    )  # fmt: skip
-    if facts.hidden_ns is None:
-        return text
-    pattern = "hidden_more" if facts.hidden_ns > 0 else "hidden_less"
-    return say(pattern, text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us")
+        return say("per_unit_bytes", numbers=numbers, before=before, after=after)
+    return numbers
 
 
 def _of_whole(finding: Finding, unit: str) -> str:
@@ -433,16 +440,16 @@ def _idle(
     other_stream: float | None = None,
 ) -> str:
     """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
-    place, api, thread = where.range or "", where.api or "", where.thread or ""
+    place, api = where.range or "", where.api or ""
     unannotated = cause == "host_work" and place.startswith(OUTSIDE)
     pattern = "idle_unannotated" if unannotated else f"idle_{cause}"
     if cause == "launch_api" and copies:
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
-    elif host_only and cause in ("host_sync", "gil_wait"):
-        pattern = f"{pattern}_of_host"
+    elif host_only and cause == "host_sync":
+        pattern = "idle_host_sync_of_host"
     elif cause == "dependency" and other_stream is not None:
         pattern = "idle_other_stream" if other_stream >= MOSTLY else "idle_in_order"
-    what = say(pattern, thread=the_thread(thread) if thread else say("the_host"), holder=_holder(where))
+    what = say(pattern, holder=_holder(where))
     if cause == "gil_wait":
         return what
     if cause == "host_work" and where.os_call:
@@ -467,10 +474,6 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
         finding.cause, finding.where, copies=facts.copies, host_only=facts.host_only, short=short,
         other_stream=facts.other_stream,
     )  # fmt: skip
-
-
-def _waiting(where: Where) -> str:
-    return say("named_gil", holder=_holder(where))
 
 
 def _holder(where: Where) -> str:

@@ -86,7 +86,7 @@ def _finding(finding: Finding, result: Result) -> Finding:
     moments = [replace(one, what=moment(one, finding.cause)) for one in finding.evidence.moments]
     return replace(
         finding,
-        title=title(finding, words.unit(result)),
+        title=title(finding),
         note=_note(finding, words.unit(result)),
         next=_advice(finding, result),
         evidence=replace(finding.evidence, moments=moments),

@@ -9,7 +9,7 @@ from tracediff.kernels.names import collective, short
 from tracediff.model import Finding, Result, StructureRow
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
-from tracediff.report.causes import KINDS, brief, named
+from tracediff.report.causes import KINDS, brief, is_counted, named
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
@@ -24,18 +24,18 @@ _SOME = 0.005  # launches per step: less is written as none
 
 def brief_of(result: Result) -> list[str]:
     """The most telling differences of the phase that the first sentence is of, three at most, without what the first cause says."""
-    said_first = _in_first_cause(result)
+    ranks = [part.finding for part in result.observed.parts]
+    named_first = [one for one in result.findings if one.rank in ranks]
     mine = [
         one
         for one in result.structure
-        if one.phase == result.observed.phase and (one.kind, one.range) not in said_first
+        if one.phase == result.observed.phase and not any(_said_by(cause, one) for cause in named_first)
     ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
     mine = _without_retuned(mine)
     kinds = {one.kind for one in mine}
     alike = _alike(result) if "kernel" in kinds else set()
-    ranks = [part.finding for part in result.observed.parts]
     causes = [
         one
         for one in result.findings
@@ -90,18 +90,15 @@ def _alike(result: Result) -> set[str]:
     return {name for name, count in many.items() if count > 1}
 
 
-def _in_first_cause(result: Result) -> set[tuple[str, str]]:
-    """Kinds of differences, with their range, that the name of the first cause holds."""
-    ranks = [one.finding for one in result.observed.parts]
-    found: set[tuple[str, str]] = set()
-    for one in result.findings:
-        if one.rank in ranks and one.facts.code_loads:
-            found.add(("code_loads", ""))
-        if one.rank in ranks and one.facts.early:
-            found.add(("early", ""))
-        if one.rank in ranks and one.facts.launched:
-            found |= {("kernels", one.where.range or ""), ("kernels", "")}
-    return found
+def _said_by(cause: Finding, row: StructureRow) -> bool:
+    """Whether the name of a cause says a difference."""
+    if row.kind == "code_loads":
+        return cause.facts.code_loads is not None
+    if row.kind == "early":
+        return cause.facts.early is not None
+    if row.kind == "kernels":
+        return cause.facts.launched is not None and row.range in ("", cause.where.range)
+    return row.kind == "kernel" and is_counted(cause) and _holds(cause, row)
 
 
 def _size(row: StructureRow) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tracediff.model import Result, Stratum
 from tracediff.model.causes import SURELY
 from tracediff.model.show import Show
-from tracediff.report import units, words
+from tracediff.report import units
 from tracediff.report.amounts import NAMED
 from tracediff.report.causes import run_name
 from tracediff.report.grammar import say
@@ -171,9 +171,7 @@ def mix_note(result: Result) -> str:
     both = prose.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
     change = prose.signed(mix.candidate_raw_ns - mix.baseline_raw_ns)
     equal = prose.signed(mix.speed_ns)
-    return say(
-        "raw_means", step=words.unit(result), both=both, change=change, equal=equal, parts=", ".join(said)
-    )
+    return say("raw_means", both=both, change=change, equal=equal, parts=", ".join(said))
 
 
 def compared(result: Result) -> list[str]:

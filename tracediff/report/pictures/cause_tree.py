@@ -125,8 +125,7 @@ def said(tree: Sequence[CauseNode], number: int) -> str:
         return f"{palette.category(category.key).label}, {name(node)}"
     where = Where(range=node.range, thread=node.thread)
     delta = 0.0 if node.delta_ns is ABSENT else node.delta_ns
-    named = part_named(FindingPart(category.key, where, delta, 0.0, 0.0, "within_noise"))
-    return named.removeprefix("GPU idle: ")
+    return part_named(FindingPart(category.key, where, delta, 0.0, 0.0, "within_noise"))
 
 
 def per_step(report: Result | Show) -> str:
