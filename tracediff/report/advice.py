@@ -49,9 +49,9 @@ def _fuse(one: Advice) -> str:
 
 
 def chain(kernels: Sequence[str]) -> str:
-    """`add, 2 x mul, cast and 3 more`: short names, each once."""
+    """`add, 2 x mul, cast and 3 more`: short names, each once; of those that are left out every launch counts."""
     counts = Counter(map(names.short, kernels))
-    said = [name if count == 1 else f"{count} x {name}" for name, count in counts.items()]
+    said = names.counted(map(names.short, kernels))
     more = sum(list(counts.values())[NAMED:])
     return say("and_more", names=", ".join(said[:NAMED]), count=f"{more}") if more else ", ".join(said)
 

@@ -250,13 +250,15 @@ def notes(history: History) -> list[str]:
     """What to know about the store and the order; nothing is left out without a word."""
     said = []
     if history.torn:
-        said.append(say("torn", files=units.counted(len(history.torn), "file"), names=_some(history.torn)))
+        said.append(
+            say("torn", files=units.counted(len(history.torn), "file"), names=names.some(history.torn))
+        )
     if history.why and len(history.points) > 1:
         said.append(say("order", why=_WHY[history.why]))
     for reason, words in _APART.items():
         commits = list(dict.fromkeys(commit(one) for one in history.points if one.apart == reason))
         if commits:
-            said.append(say("kept_apart", why=words, commits=_some(commits)))
+            said.append(say("kept_apart", why=words, commits=names.some(commits)))
     for segment in history.segments:
         apart = [history.points[at] for at in segment.left_out]
         if apart:
@@ -271,11 +273,6 @@ def notes(history: History) -> list[str]:
                 )
             )
     return said
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED])
-    return say("and_more", names=shown, count=f"{len(names) - NAMED}") if len(names) > NAMED else shown
 
 
 def outcome(history: History, said: Sequence[Judged]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tracediff.model import KernelRow, KernelSide
+from tracediff.report import units
 from tracediff.report.amounts import NAMED
 from tracediff.report.escape import shorten
+from tracediff.report.grammar import say
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z_]\w{2,}")  # a letter or two alone are no name
@@ -19,7 +21,7 @@ _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 _PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
 
 
-def _strip_arguments(name: str) -> str:
+def without_arguments(name: str) -> str:
     """Drop the argument list at the end: `f<g(int)>(char *)` -> `f<g(int)>`."""
     if not name.endswith(")"):
         return name
@@ -34,9 +36,9 @@ def _strip_arguments(name: str) -> str:
 def short(name: str) -> str:
     """Shorten a C++ signature to its name and the telling template arguments; others stay as they are."""
     if "::" not in name and not name.startswith("void "):
-        plain = _strip_arguments(name)
+        plain = without_arguments(name)
         return plain if _NAME.fullmatch(plain) else name
-    text = _strip_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
+    text = without_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
     head, angle, rest = text.partition("<")
     base = head.rsplit("::", 1)[-1].strip()
     if not _NAME.fullmatch(base):
@@ -52,12 +54,25 @@ def short(name: str) -> str:
     return f"{base}<{', '.join(inner)}>" if inner else base
 
 
+def counted(names: Iterable[str]) -> list[str]:
+    """Each name once, with how often it is there: `add`, `2 x mul`."""
+    return [name if count == 1 else f"{count} x {name}" for name, count in Counter(names).items()]
+
+
+def some(names: Sequence[str], most: int = NAMED) -> str:
+    """The first names, and how many more there are: `add, mul, cast and 3 more`."""
+    shown = ", ".join(names[:most])
+    return say("and_more", names=shown, count=f"{len(names) - most}") if len(names) > most else shown
+
+
+def both(before: str, after: str, width: int | None = None) -> str:
+    """One name where both sides share it or one lacks it, else both with an arrow; cut to a width."""
+    text = units.arrow(filter(None, (before, after)))
+    return text if width is None else cut(text, width)
+
+
 def _one_side(side: KernelSide | None, shortened: bool) -> str:
-    counts: dict[str, int] = {}
-    for name in side.names if side else ():
-        shown = short(name) if shortened else name
-        counts[shown] = counts.get(shown, 0) + 1
-    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+    return " + ".join(counted(short(name) if shortened else name for name in side.names)) if side else ""
 
 
 def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> str:
@@ -68,8 +83,7 @@ def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> 
         if apart := _apart(*full):
             return cut(before, width - len(apart)) + apart if width else before + apart
         before, after = full
-    text = f"{before} -> {after}" if before and after and before != after else before or after
-    return text if width is None else cut(text, width)
+    return both(before, after, width)
 
 
 def _apart(before: str, after: str) -> str:

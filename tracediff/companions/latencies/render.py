@@ -9,7 +9,7 @@ from tracediff.companions import render
 from tracediff.companions.model import Latencies, LatencyRun, LatencySide
 from tracediff.companions.render import notes, part, table
 from tracediff.model import Check
-from tracediff.report import units, values, words
+from tracediff.report import names, units, values, words
 from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, grid
 from tracediff.report.escape import shorten
@@ -134,10 +134,7 @@ def facts(found: Latencies) -> str:
 
 def source(side: LatencySide) -> str:
     """Say which files a side is, and how they were read."""
-    names = [shorten(run.name, 60) for run in side.runs]
-    listed = ", ".join(names[:LISTED])
-    if more := len(names[LISTED:]):
-        listed = say("and_more", names=listed, count=f"{more}")
+    listed = names.some([shorten(run.name, 60) for run in side.runs], LISTED)
     return f"{listed} ({'; '.join(sorted({_read_as(run) for run in side.runs})[:NAMED])})"
 
 

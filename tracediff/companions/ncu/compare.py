@@ -20,6 +20,7 @@ from tracediff.comparison.alignment import match_kernels
 from tracediff.kernels.matching import Match, OpKey, PhaseOps, normalise
 from tracediff.kernels.names import category
 from tracediff.model import KernelRow, Note
+from tracediff.report.names import without_arguments
 
 # Not of every GPU or version of ncu: their absence is no advice.
 _RARE = frozenset({"limit_barriers", "spill_instructions", "load_bytes_per_sector", "store_bytes_per_sector",
@@ -369,13 +370,7 @@ def _squeeze(name: str) -> str:
     nsys writes `<(int)4, (bool)1>` where ncu writes `<4, true>` or `<4, 1>`.
     """
     text = re.sub(r"\s+", "", re.sub(r"^(?:static )?void\s+", "", name.strip()))
-    if text.endswith(")"):
-        depth = 0
-        for at in range(len(text) - 1, 0, -1):
-            depth += {")": 1, "(": -1}.get(text[at], 0)
-            if depth == 0:
-                text = text[:at]
-                break
+    text = without_arguments(text)
     text = _CAST.sub("", _LOGICAL.sub(lambda found: "1" if found[0] == "true" else "0", text))
     return text.replace("(anonymousnamespace)::", "").replace("<unnamed>::", "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -200,14 +199,13 @@ def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
 
 
 def name(row: NcuRow, width: int | None = None) -> str:
-    """Name a row: one name where both sides share it, else both with an arrow; grids where only they differ."""
+    """Name a row as kernels are named; with grids where only they differ."""
     one, other = _name(row.baseline), _name(row.candidate)
     grids = [side.grids for side in (row.baseline, row.candidate) if side]
     if one and one == other and grids[0] != grids[1]:
         label = f"{one}, grid {' -> '.join(' '.join(map(_grid, side[:2])) for side in grids)}"
-    else:
-        label = units.arrow(filter(None, (one, other)))
-    return label if width is None else shorten(label, width)
+        return label if width is None else shorten(label, width)
+    return names.both(one, other, width)
 
 
 def _grid(grid: str) -> str:
@@ -215,8 +213,7 @@ def _grid(grid: str) -> str:
 
 
 def _name(side: NcuKernel | None) -> str:
-    counts = Counter(names.short(one) for one in side.names) if side else {}
-    return " + ".join(one if times == 1 else f"{times} x {one}" for one, times in counts.items())
+    return " + ".join(names.counted(map(names.short, side.names))) if side else ""
 
 
 def shape(side: NcuKernel) -> str:

@@ -23,7 +23,7 @@ from tracediff.companions.trtexec import picture
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
-from tracediff.report import units, values
+from tracediff.report import names, units, values
 from tracediff.report.blocks import Block, Cell, Line, Section, grid
 from tracediff.report.blocks import Figure as Drawing
 from tracediff.report.escape import shorten
@@ -39,7 +39,6 @@ MATCHES = {
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
 _SURE = ("confirmed", "likely")
-_NAMED = 3  # layers of a side that a label names
 _LISTED = 300  # layers
 _GROUPS = 100  # types of layers
 TERMS = grid("terms", ["", ""], [
@@ -188,25 +187,10 @@ def _figure(one: TrtexecFigure, key: str) -> Figure:
     return Figure(label, write(before), write(after), difference, percent, tone, level)
 
 
-def name(row: TrtexecRow, width: int | None = None) -> str:
-    """Name a row: one name where both sides share it, else both with an arrow."""
-    one, other = names_of(row.baseline), names_of(row.candidate)
-    label = one if not other or one == other else other if not one else f"{one} -> {other}"
-    if width is None or len(label) <= width:
-        return label
-    if not one or not other or one == other:
-        return shorten(label, width)
-    room = width - 4
-    left = min(len(one), max(room // 2, room - len(other)))
-    return f"{shorten(one, left)} -> {shorten(other, room - left)}"
-
-
-def names_of(side: TrtexecLayers | None) -> str:
-    """Name the layers of a side; many are counted."""
-    if side is None:
-        return ""
-    more = len(side.names) - _NAMED
-    return ", ".join(side.names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def name(row: TrtexecRow, width: int) -> str:
+    """Name a row as kernels are named; of many layers the first ones."""
+    one, other = (names.some(side.names) if side else "" for side in (row.baseline, row.candidate))
+    return names.both(one, other, width)
 
 
 def meaning(row: TrtexecRow) -> str:
