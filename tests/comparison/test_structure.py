@@ -16,7 +16,7 @@ from tests.tiny import STEP, label, reduced
 from tracediff.comparison.structure import data_type
 from tracediff.execution.sides import Run, Side
 from tracediff.model import StructureRow
-from tracediff.stats.counts import fisher_exact
+from tracediff.stats.tests import fisher_exact
 
 US, STEP_NS = 1000, 1_000_000
 Action = Callable[[TraceBuilder, int, int], None]  # trace, when, an id of its own

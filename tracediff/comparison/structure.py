@@ -31,8 +31,7 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective
 from tracediff.model import StructureRow
 from tracediff.model.causes import SURELY
-from tracediff.stats.counts import fisher_exact
-from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY
+from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
 
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
 EARLY = 0.2

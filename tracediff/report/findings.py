@@ -153,7 +153,7 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
         said.append(Line([say("elsewhere", sizes=elsewhere)], "note"))
     said.append(_where(one, result))
     strip = runs.run_strip(one)
-    figure = [Figure(strip.svg, say("run_dots", step=words.unit(result)))] if strip else []
+    figure = [Figure(strip, say("run_dots", step=words.unit(result)))] if strip else []
     found: list[Block] = [Section("", "", [Section("", "", said, depth=1), *figure], columns=True, depth=1)]
     if one.evidence.crop and result.timelines:
         found.append(_crop(one, result))

@@ -298,18 +298,17 @@ def _steps(report: Report) -> Section | None:
         _lead(say("lead_steps")),
         table(report, "phase", report.phases, look="data fixed", depth=_deep(report)),
     ]
-    strips = [(one, runs.phase_strip(report, one)) for one in report.phases]
-    found += [Figure(strip.svg, _strip_caption(one, strip)) for one, strip in strips if strip]
+    for one in report.phases:
+        if any(side.run_means_ns for _, side in _sides(one)):
+            strip, left = runs.phase_strip(report, one)
+            caption = say("strip_left", phase=one.phase, count=f"{left:,}") if left else one.phase
+            found.append(Figure(strip, caption))
     few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
     if few:
         found.append(_aside(say("few_steps", phases=", ".join(few))))
     if report.samples_left_out:
         found.append(_aside(say("samples_left", count=f"{report.samples_left_out:,}")))
     return _section("steps", found, _deep(report), open=True)
-
-
-def _strip_caption(one: PhaseTimes, strip: runs.Strip) -> str:
-    return say("strip_left", phase=one.phase, count=f"{strip.left_out:,}") if strip.left_out else one.phase
 
 
 def _sides(one: PhaseTimes) -> list[tuple[str, Any]]:

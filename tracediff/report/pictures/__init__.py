@@ -56,9 +56,9 @@ def one(report: Result | Show, name: str) -> Picture | None:
     return Picture(name, sheets[0].title, sheets[0].description, svg) if sheets else None
 
 
-def of_fall(figure: waterfall.Waterfall) -> Markup:
+def of_fall(figure: waterfall.Waterfall) -> style.Later:
     """The waterfall of a page."""
-    return style.for_page(partial(fall.draw, figure), HALF, HALF_NARROW)
+    return style.Later(partial(fall.draw, figure), HALF, HALF_NARROW)
 
 
 def files(report: Result | Show, only: Iterable[str] = ()) -> dict[str, bytes]:

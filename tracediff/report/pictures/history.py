@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
-from markupsafe import Markup
 
 from tracediff.history.model import History, Segment, SeriesRow
 from tracediff.report import units
@@ -20,9 +20,9 @@ from tracediff.report.pictures.style import (
     PALE,
     PLOT,
     ROW,
+    Later,
     Layout,
     Sheet,
-    canvas,
     colour,
     fitting,
     label,
@@ -40,7 +40,7 @@ class Group(msgspec.Struct, frozen=True):
     """The charts of one program."""
 
     segments: list[Segment]
-    charts: list[Markup]
+    charts: list[Later]
     charts_left_out: int
 
 
@@ -49,14 +49,13 @@ def groups(history: History) -> list[Group]:
     programs: dict[object, list[Segment]] = {}
     for segment in history.segments:
         programs.setdefault(segment.program, []).append(segment)
-    with canvas():
-        return [_group(history, segments) for segments in programs.values()]
+    return [_group(history, segments) for segments in programs.values()]
 
 
 def _group(history: History, segments: list[Segment]) -> Group:
     points = sorted(at for one in segments for at in one.points)
     names = list(dict.fromkeys(name for one in segments for name in _wanted(one)))
-    charts = [_chart(history, segments, name, points) for name in names[:PAGE]]
+    charts = [Later(partial(_chart, history, segments, name, points), LAYOUT) for name in names[:PAGE]]
     return Group(segments, charts, max(len(names) - PAGE, 0))
 
 
@@ -70,20 +69,22 @@ def _wanted(segment: Segment) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _chart(history: History, segments: Sequence[Segment], name: str, points: list[int]) -> Markup:
+def _chart(
+    history: History, segments: Sequence[Segment], name: str, points: list[int], layout: Layout
+) -> Sheet:
     rows = [(segment, row) for segment in segments for row in segment.series if row.measure == name]
     values = [value for _, row in rows for value in row.values]
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = max(0.12 * (high - low), 0.005 * abs(high), 1e-9)
     least = max(low - room, 0.0) if low >= 0 else low - room
-    right, bottom = LAYOUT.width - LINE / 2, ROW + PLOT / 2 + ROW
+    right, bottom = layout.width - LINE / 2, ROW + PLOT / 2 + ROW
     last = max(len(points) - 1, 1)
     place = {at: number for number, at in enumerate(points)}
-    out = Sheet(LAYOUT, name)
-    out.write(0, 8, fitting(name, LAYOUT.width - 60), bold=True)
+    out = Sheet(layout, name)
+    out.write(0, 8, fitting(name, layout.width - 60), bold=True)
     counts = bool(rows) and rows[0][1].unit == "count"
     scale = units.scale_for([high + room])
-    out.write(LAYOUT.width, 8, "per step" if counts else units.symbol(scale), "right", "--muted")
+    out.write(layout.width, 8, "per step" if counts else units.symbol(scale), "right", "--muted")
     axes = out.axes(AXIS, ROW, right, bottom)
     axes.set(xlim=(0, last), ylim=(least, high + room))
     label(axes.yaxis, {at: units.count(at) if counts else scale.number(at) for at in marks(least, high + room, 3)})  # fmt: skip
@@ -95,7 +96,7 @@ def _chart(history: History, segments: Sequence[Segment], name: str, points: lis
     out.height = bottom + ROW
     changes = sum(one.measure == name for segment in segments for one in segment.changes)
     out.description = f"{name} over {len(values)} points, {changes} changes of level"
-    return Markup(out.svg())
+    return out
 
 
 def _draw_series(axes: Axes, segment: Segment, row: SeriesRow, place: Mapping[int, int]) -> None:

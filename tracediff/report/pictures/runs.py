@@ -27,25 +27,16 @@ class Run(msgspec.Struct, frozen=True):
     values: Sequence[float]
 
 
-class Strip(msgspec.Struct, frozen=True):
-    """A picture, and how many values it leaves out."""
-
-    svg: Later
-    left_out: int = 0
-
-
-def phase_strip(result: Result | Show, phase: PhaseTimes) -> Strip | None:
-    """Plot the step times of a phase: a line of dots a run, with its mean; None where there is nothing."""
+def phase_strip(result: Result | Show, phase: PhaseTimes) -> tuple[Later, int]:
+    """Plot the step times of a phase: a line of dots a run, with its mean; and how many values are left out."""
     runs = runs_of(result, phase)
-    if not runs:
-        return None
     shown = [
         Run(one.side, one.label, one.mean, one.values[:: max(1, math.ceil(len(one.values) / DOTS))])
         for one in runs[:PAGE]
     ]
     left_out = sum(len(one.values) for one in runs) - sum(len(one.values) for one in shown)
     title = f"Step times of every run, phase {phase.phase}"
-    return Strip(Later(lambda layout: draw(title, shown, layout, 150.0), _PHASE), left_out)
+    return Later(lambda layout: draw(title, shown, layout, 150.0), _PHASE), left_out
 
 
 def runs_of(result: Result | Show, phase: PhaseTimes) -> list[Run]:
@@ -64,14 +55,14 @@ def runs_of(result: Result | Show, phase: PhaseTimes) -> list[Run]:
     return runs
 
 
-def run_strip(finding: Finding) -> Strip | None:
+def run_strip(finding: Finding) -> Later | None:
     """Plot the time of a cause in every run: baseline above, candidate below; None where no side has several."""
     before, after = finding.evidence.runs_baseline_ns, finding.evidence.runs_candidate_ns
     if max(len(before), len(after)) < 2:
         return None
     runs = [Run("baseline", "baseline", None, before), Run("candidate", "candidate", None, after)]
     title = f"Every run of finding {finding.rank}"
-    return Strip(Later(lambda layout: draw(title, runs, layout, 62.0), _CAUSE))
+    return Later(lambda layout: draw(title, runs, layout, 62.0), _CAUSE)
 
 
 def draw(title: str, runs: Sequence[Run], layout: Layout, left: float) -> Sheet:

@@ -242,22 +242,17 @@ class Draw(Protocol):
         """Return the picture."""
 
 
-def for_page(draw: Draw, *layouts: Layout) -> Markup:
-    """A picture in every layout, as markup of which all text is escaped; '' where there is nothing to draw."""
-    with canvas():
-        sheets = [draw(one) for one in layouts]
-        return Markup("".join(one.svg() for one in sheets if one))
-
-
 class Later:
-    """A picture that is drawn where a page shows it: other formats have the same section without it."""
+    """A picture in every layout, which is drawn where a page shows it: other formats have the same section without it."""
 
     def __init__(self, draw: Draw, *layouts: Layout) -> None:
         self._draw, self._layouts = draw, layouts
 
     def __html__(self) -> str:
-        """As markup of which all text is escaped."""
-        return for_page(self._draw, *self._layouts)
+        """As markup of which all text is escaped; '' where there is nothing to draw."""
+        with canvas():
+            sheets = [self._draw(one) for one in self._layouts]
+            return Markup("".join(one.svg() for one in sheets if one))
 
 
 # From matplotlib's SVG to that of a page.
