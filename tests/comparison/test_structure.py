@@ -196,6 +196,7 @@ CASES = {
     "streams": ([kernel(), kernel()], [kernel(), kernel(stream=13)], [("streams", "", 1, 2)]),
     "another grid": ([kernel(), kernel("norm")], [kernel(), kernel("norm", grid=2)], [("grid", "norm", 1, 1)]),
     "polling": ([kernel()], [kernel(), call("cudaEventQuery")], []),
+    "asking": ([kernel()], [kernel(), call("cudaStreamIsCapturing"), call("cuKernelGetAttribute"), call("hipGetLastError")], []),
     "another call": ([kernel()], [kernel(), call("cudaEventRecord")], [("calls", "cudaEventRecord", 0, 1)]),
 }  # fmt: skip
 

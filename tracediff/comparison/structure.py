@@ -58,8 +58,8 @@ _FUNCTIONS = (
     ("graph_instantiations", re.compile(f"{GRAPHS_MADE}|GraphExecUpdate")),
     ("allocations", re.compile(r"Malloc|MemAlloc|HostAlloc|Free|HostRegister|HostUnregister|MemCreate|MemRelease|MemMap|MemUnmap")),
 )  # fmt: skip
-# asked again and again until something else is done: how often is a matter of time
-_POLLS = re.compile(r"^cu(da)?(Event|Stream)Query|GetLastError|PeekAtLastError|MemGetInfo")
+# what only asks changes nothing: other calls ask on their way, and a poll asks until something else is done
+_ASKS = re.compile(r"^(cu|cuda|hip)([A-Z]\w*?)?(Query|Is[A-Z]|Get[A-Z]|Peek)")
 
 _DTYPES = (
     # nvjet tells its inputs first, by letters of its own: q, t and h
@@ -234,10 +234,10 @@ def _counted(
 
 def _function(api: str, kind: str) -> str:
     """The kind of row for a CUDA function, '' none."""
-    if _POLLS.search(api):
-        return ""
     known = next((name for name, pattern in _FUNCTIONS if pattern.search(api)), "")
-    return known or ("synchronisations" if kind == "sync" else "calls")
+    if known or kind == "sync":
+        return known or "synchronisations"
+    return "" if _ASKS.search(api) else "calls"
 
 
 # The rows.
