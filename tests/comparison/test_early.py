@@ -12,9 +12,11 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.tiny import FIXTURES, bundled, label, reduced
+from tracediff.comparison.compare import Options
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Result
 from tracediff.report.causes import named
+from tracediff.report.sections import answered
 
 
 @cache
@@ -65,6 +67,16 @@ def test_it_is_named_where_it_was_lost_and_the_accounting_is_closed() -> None:
         "find out what switches programmatic dependent launch (PDL) on or off"
     )
     assert "programmatic dependent launch overlaps 94 -> 0 % of all kernels" in lost.headline.why
+    assert pair("pdl_off", "pdl_on").findings[0].next == ""
+
+
+def test_the_time_of_one_kernel_is_told_with_the_doubt() -> None:
+    sides = [
+        Side(name, [Run(name, [bundled(FIXTURES / f"system/{name}.sqlite.xz")])])
+        for name in ("pdl_off", "pdl_on")
+    ]
+    (said,) = answered(compare(*sides, Options(kernels=("gemm_kernel",))))
+    assert "Kernels that overlap share their time" in str(said.blocks)
 
 
 def test_branches_of_a_graph_have_streams_of_their_own() -> None:

@@ -183,7 +183,7 @@ def _advice(finding: Finding, result: Result) -> str:
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:
         return say("next_no_graphs")
-    if finding.facts.early is not None:
+    if finding.facts.early is not None and finding.delta_ns > 0:
         return say("next_early")
     if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")

@@ -196,6 +196,8 @@ def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -
         units.share(one.candidate_ns, whole["candidate"]),
     )
     said.append(say("answer_share", both=units.arrow(shares), mean=mean))
+    if any(row.kind == "early" for row in report.structure):
+        said.append(say("only_the_sum"))
     if one.instead:
         said.append(say("answer_instead", kernels=", ".join(one.instead)))
     if one.partly:
