@@ -9,16 +9,15 @@ import numpy as np
 import polars as pl
 
 from tracediff.model import Evidence, Pair, Step, Verdict
+from tracediff.model.causes import SURELY
 from tracediff.stats.moderated import PRIOR, Moderated, moderated
 from tracediff.stats.noise import dealt_t, permutation_p, splits
+from tracediff.stats.rules import PERMUTE
 from tracediff.stats.student import Floats
-from tracediff.stats.tests import ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
+from tracediff.stats.tests import ALPHA, ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
-ALPHA = 0.05
-PERMUTE = 4  # runs a side from which on dealing them out anew can show a change; of fewer everything is likely at best
-SAME = 0.01  # a delta within this part of the figure, and an interval within three times that, is no change
 _LEAST = 0.001  # of the largest figure: what changes less is never more than noise
-_TELL_RELATED = 8  # iterations that tell whether neighbours are alike
+TELL_RELATED = 8  # iterations that tell whether neighbours are alike
 _OF_ITERATIONS = 10.0  # degrees of freedom of the variance that the iterations of a run show
 _TWO_RUNS = 1.96 * np.sqrt(2)  # half-width of the difference of two runs over the standard deviation of a run
 
@@ -86,7 +85,7 @@ def decide(figures: Figures, level: Evidence, at: int = 0) -> Verdict:
         return "regressed" if delta > 0 else "improved"
     if level == "likely":
         return "likely_regressed" if delta > 0 else "likely_improved"
-    limit = SAME * float(max(figures.found.baseline[at], figures.found.candidate[at]))
+    limit = SURELY * float(max(figures.found.baseline[at], figures.found.candidate[at]))
     return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
 
 
@@ -132,7 +131,7 @@ def related(values: Floats) -> float:
 
 def independent(values: Floats) -> float:
     """How many independent iterations say as much as these, of which neighbours are alike: n (1 - r) / (1 + r)."""
-    r = min(max(related(values), 0.0), 0.95) if len(values) >= _TELL_RELATED else 0.0
+    r = min(max(related(values), 0.0), 0.95) if len(values) >= TELL_RELATED else 0.0
     return len(values) * (1 - r) / (1 + r)
 
 
@@ -145,6 +144,6 @@ def odd(values: Sequence[float]) -> list[int]:
     """Runs that lie apart from the others of their side, by number: one of five at most, else nobody can say which are odd."""
     runs = np.asarray(values, np.float64)
     middle = float(np.median(runs))
-    limit = max(ODD * robust(runs - middle), 3 * SAME * middle)
+    limit = max(ODD * robust(runs - middle), 3 * SURELY * middle)
     far = np.flatnonzero(np.abs(runs - middle) > limit).tolist()
     return far if len(far) <= len(runs) // 5 else []

@@ -40,6 +40,7 @@ from tracediff.history.store import Kept
 from tracediff.model import Tool
 from tracediff.model.causes import CAUSES
 from tracediff.stats.noise import FLOOR
+from tracediff.stats.tests import ALPHA
 
 COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 
@@ -418,7 +419,7 @@ def _causes(
         one = changes.difference(column.series, a, b, c)
         tested.append((one.p, column, one))
     tested.sort(key=lambda item: item[0])
-    enough = [k for k, (p, _, _) in enumerate(tested, 1) if p <= changes.ALPHA * k / len(tested)]
+    enough = [k for k, (p, _, _) in enumerate(tested, 1) if p <= ALPHA * k / len(tested)]
     sure = tested[: enough[-1]] if enough else []
     times = [
         item for item in sure if item[1].measure.unit == "ns" and abs(item[2].delta) >= _PART * abs(delta)
@@ -471,14 +472,14 @@ def _drifted(
     rows: Sequence[PointRow],
 ) -> DriftFound | None:
     drift = changes.drift(column.series, inside, family * _FAMILIES)
-    if drift is None or drift.p > changes.ALPHA:
+    if drift is None or drift.p > ALPHA:
         return None
     causes = []
     for one in others:
         if column.measure.phase and one.measure.phase != column.measure.phase:
             continue
         part = changes.drift(one.series, [], 1)
-        if part is not None and part.p <= changes.ALPHA / 10 and abs(part.total) >= _PART * abs(drift.total):
+        if part is not None and part.p <= ALPHA / 10 and abs(part.total) >= _PART * abs(drift.total):
             level = float(one.series.values.mean())
             causes.append(
                 CauseChange(
@@ -516,7 +517,7 @@ def _standing(column: _Column, inside: list[Change], family: int) -> Standing:
         high=None if base is None else high - base,
         points=len(values) - first,
         last=float(values[-1]),
-        stands_out=alone.delta if alone is not None and alone.p <= changes.ALPHA else None,
+        stands_out=alone.delta if alone is not None and alone.p <= ALPHA else None,
     )
 
 

@@ -24,11 +24,11 @@ from msgspec.structs import replace
 
 from tracediff.stats.moderated import PRIOR
 from tracediff.stats.student import above, quantile
+from tracediff.stats.tests import ALPHA
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.intp]
 
-ALPHA = 0.05  # false alarms of a whole history, at most
 LEAST = 2  # points of a level: a single one may be an odd run
 _SPIKE = 3.0  # standard deviations beyond both neighbours
 _LEAST_DRIFT = 8  # points

@@ -13,10 +13,11 @@ import numpy as np
 
 from tracediff.companions.bench.read import KpiReport, Metric, read
 from tracediff.companions.model import Kpi, KpiRow, KpiVerdict
-from tracediff.companions.verdict import PERMUTE, SAME
 from tracediff.errors import TracediffError
 from tracediff.model import Evidence, Note
+from tracediff.model.causes import SURELY
 from tracediff.model.show import ShowFigure, ShowKpi
+from tracediff.stats.rules import PERMUTE
 from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _verdict(rows: Sequence[KpiRow]) -> tuple[KpiVerdict, list[KpiRow]]:
     named = [row for line in lines for row in next(filter(None, map(_moved, line)), [])]
     if not named:
         first = [line[0][0] for line in lines if line and line[0]]
-        same = all(abs(row.delta) <= SAME * max(row.baseline, row.candidate) for row in first)
+        same = all(abs(row.delta) <= SURELY * max(row.baseline, row.candidate) for row in first)
         return ("no_change" if first and same else "inconclusive"), first
     if any(row.level is None for row in named):
         return "inconclusive", named

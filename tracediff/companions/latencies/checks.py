@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 
 from tracediff.companions.latencies.read import LatencyFile, quantity
-from tracediff.companions.verdict import related
+from tracediff.companions.verdict import TELL_RELATED, related
 from tracediff.companions.words import time
 from tracediff.model import Check
+from tracediff.model.causes import OWN, SURELY
+from tracediff.stats.rules import ENOUGH
 from tracediff.stats.student import Floats
 from tracediff.stats.tests import robust
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.
 
-MIN_ITERATIONS = 20  # fewer tell no warm-up from noise
 BLOCK = 5  # iterations whose median is compared, or a fiftieth of the run
-CLEAR = 0.01  # of the steady median: below it a block is no warm-up
 _MEDIAN = 1.2533  # standard error of a median over that of a mean
 _SLOW = 5.0  # robust standard deviations above the steady median that make single first iterations warm-up
 
@@ -60,15 +60,15 @@ def find_warm_up(values: Floats) -> WarmUp:
 def _first(values: Floats) -> int:
     """Return how many first iterations one pass of the rule takes."""
     n = len(values)
-    if n < MIN_ITERATIONS:
+    if n < ENOUGH:
         return 0
     middle, sd = spread(values[n // 2 :])
     block = max(BLOCK, n // 50)
-    limit = middle + max(3 * _MEDIAN * sd / np.sqrt(block), CLEAR * middle)
+    limit = middle + max(3 * _MEDIAN * sd / np.sqrt(block), SURELY * middle)
     length = 0
     while length + block <= n and np.median(values[length : length + block]) > limit:
         length += block
-    slow = middle + max(_SLOW * sd, CLEAR * middle)
+    slow = middle + max(_SLOW * sd, SURELY * middle)
     while length < n and values[length] > slow:
         length += 1
     return length
@@ -78,7 +78,6 @@ def _first(values: Floats) -> int:
 
 FEW = 30  # iterations of a run
 FAR = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
-MANY_OUTLIERS = 0.05  # of the iterations
 MOVED_MEAN = 0.02  # of the mean, by outliers
 RELATED = 0.3  # correlation of neighbours that the blocks do not cover
 QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
@@ -108,7 +107,7 @@ def outlying(values: Floats) -> Floats:
     if sd > 0:
         distance = (values - middle) / sd
         return np.where(np.abs(distance) > FAR, distance, 0.0)
-    return np.where(np.abs(values - middle) > 0.01 * middle, values - middle, 0.0)
+    return np.where(np.abs(values - middle) > SURELY * middle, values - middle, 0.0)
 
 
 def check_sides(
@@ -174,8 +173,8 @@ def _warm_up(side: Sequence[Run], option: str) -> Seen:
     elif left:
         more = f"{left.left.length} more look like warm-up{_in(left, side)}"
         parts.append(f"{more} ({100 * left.left.extra:+.0f} %)")
-    if all(run.trimmed + len(run.values) < MIN_ITERATIONS for run in side):
-        parts.append(f"too few to find any (below {MIN_ITERATIONS})")
+    if all(run.trimmed + len(run.values) < ENOUGH for run in side):
+        parts.append(f"too few to find any (below {ENOUGH})")
     well = unsettled is None and (left is None or option == "auto") and 5 * trimmed <= whole
     return well, "; ".join(parts)
 
@@ -187,7 +186,7 @@ def _outliers(side: Sequence[Run]) -> Seen:
         return True, f"none of {whole:,}"
     most = max((_moved(run.values) for run in side), key=abs)
     text = f"{far:,} of {whole:,} ({100 * far / whole:.1f} %); they move the mean by {100 * most:+.1f} %"
-    return far <= MANY_OUTLIERS * whole and abs(most) <= MOVED_MEAN, text
+    return far <= OWN * whole and abs(most) <= MOVED_MEAN, text
 
 
 def _moved(values: Floats) -> float:
@@ -198,7 +197,7 @@ def _moved(values: Floats) -> float:
 
 
 def _related(side: Sequence[Run]) -> Seen:
-    known = [run for run in side if len(run.values) >= 8]
+    known = [run for run in side if len(run.values) >= TELL_RELATED]
     if not known:
         return True, "too few iterations to tell"
     worst = _worst(known, lambda run: related(run.values))
@@ -217,7 +216,7 @@ def _queued(side: Sequence[Run]) -> Seen:
         slow = max(1, len(ordered) // 20)
         share = float(ordered[-slow:].sum()) / (float(ordered.sum()) or 1.0)
         far = ordered.mean() > QUEUED_MEAN * float(np.median(ordered))
-        if len(ordered) >= 20 and far and share > QUEUED_SHARE:
+        if len(ordered) >= ENOUGH and far and share > QUEUED_SHARE:
             held = f"the slowest twentieth holds {100 * share:.0f} % of the time{_in(run, side)}"
             return False, f"{held}, as if a queue was filled"
     return True, "no sign of calls that only enqueue"

@@ -39,7 +39,9 @@ from tracediff.companions.words import both, part, signed, time
 from tracediff.formats.selection import own_label
 from tracediff.model import Check, Pair, Result, Step, Verdict
 from tracediff.model.causes import BUSY
+from tracediff.report.amounts import LISTED
 from tracediff.report.phrases import power_note
+from tracediff.stats.rules import MOSTLY
 from tracediff.stats.student import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
@@ -51,7 +53,6 @@ NEEDED = {"p90": 20, "p99": 100}
 LEAST = 5
 """Iterations of the only run of a side from which its figures have intervals: the first decides the mean of fewer."""
 DRAWN = 200  # steps of probability of the quantiles that are drawn
-_LISTED = 10  # outliers of a run
 
 
 def compare_words(baseline: str, candidate: str) -> Latencies:
@@ -201,7 +202,7 @@ def _side(
 def _run(file: LatencyFile, run: Run, left_out: bool) -> LatencyRun:
     mean, median, p90, p99, least = figures(run.values).tolist()
     distance = np.abs(outlying(run.values))
-    far = np.argsort(-distance, kind="stable")[: min(_LISTED, int(np.count_nonzero(distance)))]
+    far = np.argsort(-distance, kind="stable")[: min(LISTED, int(np.count_nonzero(distance)))]
     return LatencyRun(
         name=file.name, format=file.format, column=file.column, unit=file.unit, unit_from=file.unit_from,
         iterations=len(run.values), trimmed=run.trimmed, mean_ns=mean, median_ns=median, p90_ns=p90, p99_ns=p99,
@@ -244,7 +245,6 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
 # Beside a comparison of traces: what profiling cost, whether calls waited for the GPU, whether both say the same.
 
 CORRESPOND = 2.0  # an iteration and a step this many times apart are not the same thing
-SHORT = 0.5  # of the GPU work of a step: a shorter iteration cannot have waited for it
 
 
 def beside(latencies: Latencies, result: Result) -> Latencies:
@@ -283,17 +283,17 @@ def _synchronised(check: Check, latencies: Latencies, result: Result) -> Check:
         books = getattr(result.accounting, side)
         work = sum(books.get(name, 0.0) for name in BUSY)
         median = getattr(next(row for row in latencies.rows if row.statistic == "median"), f"{side}_ns")
-        if median < SHORT * work:
+        if median < MOSTLY * work:  # it cannot have waited for the GPU
             well = False
             texts.append(
                 f"median {time(median)} is {100 * median / work:.0f} % of the GPU work of a traced step"
-                f" ({time(work)}), below {100 * SHORT:.0f} %"
+                f" ({time(work)}), below {100 * MOSTLY:.0f} %"
             )
         else:
             texts.append(
                 f"{getattr(check, side)}; median {time(median)}, GPU work of a traced step {time(work)}"
             )
-    message = f"{check.message}; an iteration below {100 * SHORT:.0f} % of the GPU work of a step did not wait, or is not a step"
+    message = f"{check.message}; an iteration below {100 * MOSTLY:.0f} % of the GPU work of a step did not wait, or is not a step"
     return Check(check.name, "ok" if well else "warn", texts[0], texts[1], message)
 
 

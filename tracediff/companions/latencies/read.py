@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import missing
+from tracediff.report.amounts import NAME
 
 MAX_BYTES = 64 << 20
 SUFFIXES = (".json", ".csv", ".tsv", ".txt", ".log")
@@ -35,7 +36,6 @@ _PEEK = 16 << 20
 MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
-_SHOWN = 40  # characters of a value in a message
 _FIXES = {
     "latencies-unreadable": "give a file with fewer latencies",
     "latencies-empty": "give a file with measurements",
@@ -470,4 +470,4 @@ def as_number(value: object) -> float | None:
 def shown(value: object) -> str:
     """Write a value of the file into a message."""
     text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= NAME else text[:NAME] + "..."

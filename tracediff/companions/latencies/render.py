@@ -10,7 +10,7 @@ from tracediff.companions.model import Latencies, LatencyRun, LatencySide
 from tracediff.companions.render import notes, part, table
 from tracediff.model import Check
 from tracediff.report import names, units, values, words
-from tracediff.report.amounts import LISTED, NAMED
+from tracediff.report.amounts import LISTED, NAMED, PAGE
 from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, grid
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
@@ -26,7 +26,6 @@ TERMS = grid("terms", ["", ""], [
 ], look="terms")  # fmt: skip
 _LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)
 _DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
-_RUNS = 100  # of a side that are listed
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -94,9 +93,9 @@ def _of_check(check: Check) -> str:
 
 
 def _runs(found: Latencies) -> Table:
-    listed = [Run(f"{name}: {side.label}", run) for name, side in _sides(found) for run in side.runs[:_RUNS]]
-    more = sum(max(0, len(side.runs) - _RUNS) for _, side in _sides(found))
-    made = table("runs of latencies", listed, VALUES, limit=2 * _RUNS, look="data sortable", depth=2)
+    listed = [Run(f"{name}: {side.label}", run) for name, side in _sides(found) for run in side.runs[:PAGE]]
+    more = sum(max(0, len(side.runs) - PAGE) for _, side in _sides(found))
+    made = table("runs of latencies", listed, VALUES, limit=2 * PAGE, look="data sortable", depth=2)
     return replace(made, left=more)
 
 

@@ -33,9 +33,8 @@ _ANY = frozenset({"kernel", "kernels", "device", "global", "void", "cuda", "nati
 # of a template argument, in a name without spaces
 _CAST = re.compile(r"(?<=[<,])\([A-Za-z_][\w:]*\)(?=-?\d)")
 _LOGICAL = re.compile(r"(?<=[<,])(?:true|false)(?=[,>])")
-_CONFIDENCE_OF_PLACE = 0.5  # one kernel on each side, alike in nothing
 LARGEST = 6  # as many kernels as a row of the step's table puts into one (kernels/matching.py)
-_CONFIDENCE = 0.5
+_CONFIDENCE = 0.5  # of what names do not tell: one kernel on each side, or counts and work
 _WORK = (("l2_bytes",), ("dram_read_bytes", "dram_write_bytes"))
 _SHOWN = 4  # durations that a sentence adds up one by one
 
@@ -306,7 +305,7 @@ def _by_name(
 ) -> list[Pairing]:
     if len(one) == len(other) == 1 and one != other and normalise(one[0].name) != normalise(other[0].name):
         # A file of one kernel each was made to compare them, whatever their names.
-        return [Pairing("sequence", _CONFIDENCE_OF_PLACE, (one[0],), (other[0],))]
+        return [Pairing("sequence", _CONFIDENCE, (one[0],), (other[0],))]
     rounds = [
         _round([key for key in launches if key in keys])
         for launches, keys in ((baseline, set(one)), (candidate, set(other)))

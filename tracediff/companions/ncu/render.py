@@ -13,12 +13,12 @@ from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.companions.render import marked, notes, table
 from tracediff.report import names, units, values
+from tracediff.report.amounts import LIMIT
 from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, grid
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
-_LISTED = 200  # rows
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -49,14 +49,14 @@ class Figure(msgspec.Struct, frozen=True):
 
 def section(ncu: Ncu) -> Section:
     """The kernels in a table, and a part for each with its figures and the rules that fired."""
-    listed = table("ncu", ncu.rows, VALUES, limit=_LISTED, look="data sortable filterable")
+    listed = table("ncu", ncu.rows, VALUES, limit=LIMIT, look="data sortable filterable")
     files = f"{file_line('Baseline', ncu.baseline)}; {file_line('candidate', ncu.candidate)}."
     blocks: list[Block] = [
         render.headline(headline(ncu)),
         *notes(files),
         Line([say("lead_ncu")], "lead"),
         replace(listed, rows=[_linked(row, number) for number, row in enumerate(listed.rows)]),
-        *(_part(row, number) for number, row in enumerate(ncu.rows[:_LISTED])),
+        *(_part(row, number) for number, row in enumerate(ncu.rows[:LIMIT])),
         *render.warnings(ncu.warnings, lacks(ncu)),
     ]
     title = "Kernels by hardware counters"
@@ -74,7 +74,7 @@ def _part(row: NcuRow, number: int) -> Section:
     none = missing(row)
     tables = (("Figures", figures(row)), ("Warp states", stalls(row)))
     listed = [
-        table("ncu figures", lines, VALUES, limit=_LISTED, title=title, look="plain", depth=depth)
+        table("ncu figures", lines, VALUES, limit=LIMIT, title=title, look="plain", depth=depth)
         for title, lines in tables
         if lines
     ]

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from tracediff.stats.rules import MOSTLY
+
 OPTIONS = ("--csv", "--page", "source", "--print-source", "cuda,sass")
-_NEARLY = 0.5  # of the samples of the hottest line: the innermost line that has them is the place
 _NO_STALLS = ("selected", "not_selected")
 _STALL = re.compile(r"stall_([a-z_]{1,40})")
 _WORDS = {
@@ -79,7 +80,7 @@ def _hottest_of(function: _Function) -> SourceLine | None:
     most, total = max(function.lines.values(), default=0), sum(function.samples.values())
     if not most or not total:
         return None
-    line = min((samples, -line) for line, samples in function.lines.items() if samples >= _NEARLY * most)[1]
+    line = min((samples, -line) for line, samples in function.lines.items() if samples >= MOSTLY * most)[1]
     stalls = [
         (number, name) for name, number in function.stalls[-line].items() if name not in _NO_STALLS and number
     ]

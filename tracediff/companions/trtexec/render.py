@@ -24,6 +24,7 @@ from tracediff.companions.trtexec.compare import NAMES
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import names, units, values
+from tracediff.report.amounts import LIMIT
 from tracediff.report.blocks import Block, Cell, Line, Section, grid
 from tracediff.report.blocks import Figure as Drawing
 from tracediff.report.escape import shorten
@@ -39,8 +40,6 @@ MATCHES = {
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
 _SURE = ("confirmed", "likely")
-_LISTED = 300  # layers
-_GROUPS = 100  # types of layers
 TERMS = grid("terms", ["", ""], [
     ["likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."],
     ["percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."],
@@ -80,7 +79,7 @@ def section(trtexec: Trtexec) -> Section:
             blocks.append(
                 part(
                     title,
-                    [table("trtexec", tails, VALUES, limit=_LISTED, title=title, look="data fixed")],
+                    [table("trtexec", tails, VALUES, limit=LIMIT, title=title, look="data fixed")],
                     1,
                     folded=True,
                 )
@@ -105,9 +104,9 @@ def tone(trtexec: Trtexec) -> str:
 def _layers(trtexec: Trtexec) -> list[Block]:
     first = notable(trtexec)
     others = [row for row in trtexec.rows if row not in first]
-    ordered = [*first, *others][:_LISTED]
+    ordered = [*first, *others][:LIMIT]
     listed = table(
-        "trtexec layers", [*ordered, _whole(trtexec)], VALUES, limit=_LISTED + 1, depth=1 if first else 2
+        "trtexec layers", [*ordered, _whole(trtexec)], VALUES, limit=LIMIT + 1, depth=1 if first else 2
     )
     total = listed.rows[-1]
     foot = replace(total, cells=[total.cells[0], Cell(), *total.cells[2:]])  # which has no match
@@ -120,14 +119,14 @@ def _layers(trtexec: Trtexec) -> list[Block]:
         made.append(
             part(
                 render.LISTED["trtexec changes"].title,
-                [table("trtexec changes", changes, VALUES, limit=_LISTED)],
+                [table("trtexec changes", changes, VALUES, limit=LIMIT)],
                 1,
             )
         )
     for kind in ("type", "precision"):
         if of := groups(trtexec, kind):
             by = table(
-                "trtexec groups", of, VALUES, limit=_GROUPS, title=f"Layers by {kind}", look="data sortable"
+                "trtexec groups", of, VALUES, limit=LIMIT, title=f"Layers by {kind}", look="data sortable"
             )
             made.append(part(f"Layers by {kind}", [by], 1))
     return made
