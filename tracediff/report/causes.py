@@ -499,13 +499,18 @@ def the_thread(role: str) -> str:
     return say("thread_itself" if role.startswith("thread ") else "thread_of", role=role)
 
 
+def place_name(place: str) -> str:
+    """A place by itself: a range, `between A and B`, `no NVTX range`."""
+    return say("no_range") if place == OUTSIDE else place.removeprefix(f"{OUTSIDE}, ")
+
+
 def at(place: str) -> str:
     """`in RANGE`; of what lies in none `between A and B`, `between two A`, of a thread without ranges that none covers it."""
     if not place or place == OUTSIDE:
         return say("in_no_range") if place else ""
-    if not place.startswith(OUTSIDE):
+    beside = place_name(place)
+    if beside == place:
         return say("in_range", range=place)
-    beside = place.removeprefix(f"{OUTSIDE}, ")
     one, _, other = beside.removeprefix("between ").partition(" and ")
     return say("between_two", range=one) if one and one == other else beside
 

@@ -289,6 +289,7 @@ PATTERNS: dict[str, str] = {
     "thread_unknown": "a thread that was not recorded",
     "in_range": "in {range}",
     "in_no_range": "that no NVTX range covers",
+    "no_range": "no NVTX range",
     "between_two": "between two ranges {range}",
     "hidden_more": "{text}, {size} more hidden behind kernels",
     "hidden_less": "{text}, {size} less hidden behind kernels",

@@ -18,6 +18,7 @@ from tracediff.model.common import ABSENT
 from tracediff.model.kernels import KernelSide
 from tracediff.report import names, palette, units, words
 from tracediff.report.blocks import EMPTY, Cell, Head, Part, Row, Table
+from tracediff.report.causes import place_name
 from tracediff.report.escape import shorten
 
 Value = Callable[[Any, "Context"], Any]
@@ -383,7 +384,7 @@ def _named(text: Callable[[str], str]) -> Callable[[Any, units.Scale, Any], Cell
 
 
 WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
-    "name": lambda item, scale, row: Cell(item, code=True),
+    "name": lambda item, scale, row: Cell(place_name(item), code=True),
     "text": lambda item, scale, row: Cell(str(item)),
     "plain": lambda item, scale, row: Cell(item.replace("_", " "), tone="nil" if item == "not_captured" else ""),
     "figure": lambda item, scale, row: Cell(str(item)),

@@ -14,7 +14,7 @@ from tracediff.model.pictures import CauseNode
 from tracediff.model.show import Show
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import NAMED
-from tracediff.report.causes import part_named
+from tracediff.report.causes import part_named, place_name
 from tracediff.report.escape import shorten
 from tracediff.report.pictures.style import (
     FAINT,
@@ -99,7 +99,7 @@ def name(node: CauseNode) -> str:
         return f"held by {node.thread or 'an unrecorded thread'}{at}"
     if node.kind == "rest":
         return f"{node.rows} smaller"
-    return _WORDS.get(node.key, node.key) or node.range or node.thread or "step"
+    return _WORDS.get(node.key, node.key) or place_name(node.range) or node.thread or "step"
 
 
 def _kernel(node: CauseNode) -> str:

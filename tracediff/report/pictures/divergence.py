@@ -6,6 +6,7 @@ from tracediff.model import Result
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergentStep
 from tracediff.report import names, palette, units
 from tracediff.report.amounts import NAMED
+from tracediff.report.causes import place_name
 from tracediff.report.grammar import say
 from tracediff.report.pictures.style import (
     AXIS,
@@ -112,5 +113,4 @@ def cause_words(result: Result, cause: DivergenceCause) -> str:
     place = cause.place
     if cause.cause == "gil_wait":
         return f"{label} {place.partition(f' in {OUTSIDE}')[0]}"
-    place = place.removeprefix(f"{OUTSIDE}, ")
-    return f"{label}: {place}" if place else label
+    return f"{label}: {place_name(place)}" if place else label
