@@ -337,7 +337,7 @@ STEP_ROWS = pl.DataFrame(
         (1, 0, 0, 0, "decode", 700, 600.0, 1.0), (0, 0, 0, 0, "mixed", 50, 50.0, 0.0), (1, 0, 1, 0, "decode", 900, 300.0, 1.0),
     ],
     schema=["side", "run", "rank", "device", "phase", "ns", "own_ns", "weight"], orient="row",
-)  # fmt: skip
+).with_columns(part=0, period=pl.int_range(pl.len()))  # fmt: skip
 
 
 def test_steps_by_class():
@@ -364,7 +364,21 @@ def test_ranks():
     # two ranks in one export: a rank's waits are of all steps, half of which are its own
     waits = table("side rank wait_ns transfer_ns caused_ns", (1, 0, 40, 8, 0), (1, 1, 0, 8, 40))
     first = pl.DataFrame({"side": [0, 1], "run": [0, 0], "part": [0, 0], "first_rank": [0, 0]})
-    zero, one = rows("aligned_rank", step=STEP_ROWS, joint_step=joint, collectives=waits, first_rank=first)
+    # of rank 0: of the three steps of the baseline two say what they send, and one of them what it receives
+    messages = pl.DataFrame(
+        [(0, 0, 0, 0, "ncclSend", 30), (0, 0, 0, 0, "ncclRecv", 99), (0, 1, 0, 2, "ncclAlltoAll", 45)],
+        schema=["side", "run", "part", "period", "name", "bytes"], orient="row",
+    )  # fmt: skip
+    zero, one = rows(
+        "aligned_rank",
+        step=STEP_ROWS,
+        joint_step=joint,
+        collectives=waits,
+        first_rank=first,
+        messages=messages,
+    )
+    # weights 1, 1 and 2
+    assert only(zero, "baseline_sent_bytes", "candidate_sent_bytes") == ((30 + 2 * 45) / 4, None)
     # the mean of two runs: 150 and 600
     assert only(zero, "rank", "baseline_ns", "candidate_ns", "delta_ns", "baseline_own_ns") == (
         0,

@@ -59,6 +59,15 @@ def test_four_steps_a_side_make_a_fact_and_ten_a_certain_one(steps: int, fact, c
         assert found is not None and (found.differs.tolist(), found.certain.tolist()) == ([fact], [certain])
 
 
+def test_more_at_one_load_and_less_at_another_is_no_fact():
+    """Half of the steps have 8 requests and go from 12 to 14, the others 4 and from 12 to 10; or all of them to 14."""
+    frame = framed(*([[step(100, gen_reqs=8 if at % 2 else 4) for at in range(20)]] for _ in range(2)))
+    requests, late = frame.steps["gen_reqs"].to_numpy(), frame.steps["side"].to_numpy()
+    for other, fact in ((-2, False), (2, True)):
+        found = counted(frame, 12 + np.where(requests == 8, 2, other) * late)
+        assert found is not None and found.differs.tolist() == [fact]
+
+
 def test_what_varies_with_the_load_of_both_sides_is_no_fact():
     """12 to 15 in turns, then 20 to 23: far apart, and a matter of the requests for all that is known."""
     frame = framed(*([[step(100) for _ in range(20)]] for _ in range(2)))

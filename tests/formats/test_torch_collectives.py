@@ -114,10 +114,10 @@ STEPS = 12
 GROUPS = ((0, 1), (2, 3))
 
 
-def four_ranks(folder, name: str, late_us: int, description: str):
+def four_ranks(folder, name: str, late_us: int, description: str, *, exchange: bool = False):
     """Two groups of two ranks reduce from 200 to 400 us of a step of 1000; rank 3 comes `late_us` later, and so all of it ends.
 
-    The export of rank r is r s ahead.
+    The export of rank r is r s ahead. exchange: each rank sends 1024 elements to others instead, late rank 3 three times as many.
     """
     (folder / name).mkdir()
     for rank in range(4):
@@ -134,6 +134,8 @@ def four_ranks(folder, name: str, late_us: int, description: str):
                 EXECUTOR,
                 base + 26 * US,
                 base + 40 * US,
+                "all_to_allv" if exchange else "allreduce",
+                elements=3072 if exchange and late_us and rank == 3 else 1024,
                 group=f"{rank // 2}",
                 description=description,
                 ranks=group,
@@ -144,7 +146,7 @@ def four_ranks(folder, name: str, late_us: int, description: str):
                 2 * number + 1,
                 start,
                 base + (400 + late_us * (rank > 1)) * US,
-                name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+                name="ncclDevKernel_SendRecv" if exchange else "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
             )
         trace.write(folder / name / f"rank{rank}.json")
     return resolve(str(folder / name))
@@ -167,6 +169,18 @@ def test_the_late_rank_is_named_with_its_group(tmp_path, description, name, said
     assert (first.candidate_wait_ns, second.candidate_wait_ns) == pytest.approx((0, 150 * US))
     assert (second.baseline_wait_ns, second.candidate_late) == (0, 3)
     assert said in headline(result).text
+
+
+def test_a_rank_with_more_of_the_experts_tokens_sends_more(tmp_path):
+    inputs = [four_ranks(tmp_path, f"late{late}", late, "ep", exchange=True) for late in (0, 150)]
+    result = compare(*reduce_sides(inputs, Reading(threads=1)))
+    assert [(one.baseline_sent_bytes, one.candidate_sent_bytes) for one in result.ranks] == [
+        (2048, 2048), (2048, 2048), (2048, 2048), (2048, 3 * 2048)
+    ]  # fmt: skip
+    (waiting,) = [one for one in result.findings if one.facts.late_rank]
+    assert "waiting for rank 3 of group ep in the all-to-all" in waiting.title
+    # of what ranks 2 and 3 send to each other
+    assert waiting.note.endswith("It sends 50 % -> 75 % of the bytes.")
 
 
 RECORDED = FIXTURES / "torch"

@@ -922,7 +922,23 @@ def _of_group(
         return fact
     group = max(mine, key=lambda one: (one.candidate_caused_ns or 0.0) - (one.baseline_caused_ns or 0.0))
     members = group.members if len(group.members) < len(ranks) else []
-    return replace(fact, kind=group.kind, group=group.name, members=members)
+    sent = (
+        _sent(late, [one for one in ranks if one.rank in group.members])
+        if group.kind == "all-to-all"
+        else None
+    )
+    return replace(fact, kind=group.kind, group=group.name, members=members, sent=sent)
+
+
+def _sent(rank: int, ranks: list[RankRow]) -> Shares | None:
+    """The part of what some ranks send that one of them does."""
+    parts = []
+    for side in ("baseline", "candidate"):
+        sent = {one.rank: getattr(one, f"{side}_sent_bytes") for one in ranks}
+        if None in sent.values() or not sum(sent.values()):
+            return None
+        parts.append(sent[rank] / sum(sent.values()))
+    return Shares(*parts)
 
 
 def late_rank(ranks: list[RankRow]) -> int | None:

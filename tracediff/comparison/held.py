@@ -129,7 +129,7 @@ def _values(
         """In workloads with half of the steps of both sides, in one direction."""
         change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
         more, less = ((change == sign).T @ weight for sign in (1, -1))
-        one_way = ((change >= 0) | (change <= 0)).all(axis=0)
+        one_way = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
         return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
 
     def of_workloads(weights: pl.Series | None = None) -> npt.NDArray[Any]:

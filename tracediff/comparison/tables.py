@@ -111,6 +111,7 @@ class StandardisedMeans:
             "joint_step": lambda: joint_steps(self._frame.compared.filter(pl.col("side") < 2)),
             "first_rank": self._first_ranks,
             "copies": partial(self._counted, "copies", "name", "memory"),
+            "messages": partial(self._counted, "messages", "name"),
             "entered": partial(self._counted, "ranges", "name", "thread"),
             "thread": self._threads,
             "captured": self._captured,

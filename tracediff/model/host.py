@@ -183,6 +183,9 @@ class RankRow(msgspec.Struct, frozen=True):
     # what the other ranks waited, in sum, while this one was the last
     baseline_caused_wait_ns: float | None = None
     candidate_caused_wait_ns: float | None = ABSENT
+    # that it sends to single ranks, in sends and all-to-alls
+    baseline_sent_bytes: float | None = None
+    candidate_sent_bytes: float | None = ABSENT
     baseline_own_ns: float | None = None  # the step less exposed communication: what the rank itself took
     candidate_own_ns: float | None = ABSENT
     delta_own_ns: float | None = ABSENT

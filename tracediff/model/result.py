@@ -190,6 +190,9 @@ class WaitFact(msgspec.Struct, frozen=True):
     kind: Literal["pipeline", "all-to-all", ""] = ""
     group: str = ""  # its name
     members: list[int] = []  # its ranks, where they are not all
+    sent: Shares | None = (
+        None  # of what its ranks send to each other, what the rank of the finding sends; None: not known
+    )
 
 
 class AwaitedFact(msgspec.Struct, frozen=True):

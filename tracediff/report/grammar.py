@@ -334,6 +334,7 @@ PATTERNS: dict[str, str] = {
     "peer_holds": "runs Python (holds its GIL)",
     "late_in_collectives": "Rank {rank} comes last, and the others wait for it in collectives; the transfer itself changed by {size}.",
     "late_in_pipeline": "Stages wait for each other; the transfer itself changed by {size}. Fewer and larger microbatches make a longer bubble.",
+    "late_sends": "It sends {share} of the bytes.",
     "late_in_exchange": "Rank {rank} comes last in the all-to-all: where it serves experts, its own get more tokens. The transfer itself changed by {size}.",
     "waited_for": "The other ranks wait for rank {rank}; the mean over all ranks is {size}.",
     "mean_of_ranks": "The mean over all ranks is {size}.",

@@ -98,6 +98,9 @@ def _note(finding: Finding, unit: str) -> str:
     notes = []
     if facts.late_rank is not None:
         notes.append(_waiting(facts.late_rank, late(finding)))
+        if sent := facts.late_rank.sent:
+            shares = units.arrow(units.share(one) for one in (sent.baseline, sent.candidate))
+            notes.append(say("late_sends", share=shares))
     elif facts.delta_all_ranks_ns is not None:
         pattern = "waited_for" if finding.delta_ns > 0 else "mean_of_ranks"
         notes.append(say(pattern, rank=f"{where.rank}", size=f"{facts.delta_all_ranks_ns / 1e3:+.1f} us"))

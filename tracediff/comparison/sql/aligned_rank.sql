@@ -8,6 +8,8 @@
 --   baseline_comm_wait_ns, candidate_comm_wait_ns       DOUBLE   collectives until the last rank arrived, per step; of ranks of one clock
 --   baseline_comm_transfer_ns, candidate_comm_transfer_ns DOUBLE the rest of them
 --   baseline_caused_wait_ns, candidate_caused_wait_ns   DOUBLE   what the other ranks waited in sum while this one was the last
+--   baseline_sent_bytes, candidate_sent_bytes           DOUBLE   that it sends to single ranks of its groups per step: ncclSend, ncclAlltoAll;
+--                                                                NULL where the captures do not hold them
 --   delta_ns, delta_own_ns                              DOUBLE   candidate - baseline
 WITH of_run AS (
     SELECT side, run, "rank", device, sum(ns * weight) / sum(weight) AS ns, sum(own_ns * weight) / sum(weight) AS own_ns
@@ -29,14 +31,21 @@ WITH of_run AS (
         side, "rank", round(wait_ns, 9) * count(*) OVER of_side AS comm_wait_ns,
         round(transfer_ns, 9) * count(*) OVER of_side AS comm_transfer_ns, round(caused_ns, 9) * count(*) OVER of_side AS caused_wait_ns
     FROM waited WINDOW of_side AS (PARTITION BY side)
+), message AS (
+    SELECT side, run, part, period, sum(bytes) AS bytes FROM messages WHERE name IN ('ncclSend', 'ncclAlltoAll') GROUP BY ALL
+), sent AS (
+    -- messages are in the steps of a rank's first device
+    SELECT side, "rank", device, round(sum(coalesce(bytes, 0) * weight) / sum(weight), 3) AS sent_bytes
+    FROM step LEFT JOIN message USING (side, run, part, period) WHERE weight > 0
+    GROUP BY side, "rank", device HAVING count(bytes) > 0
 ), known AS (
-    FROM time LEFT JOIN late USING (side, "rank", device) LEFT JOIN wait USING (side, "rank")
+    FROM time LEFT JOIN late USING (side, "rank", device) LEFT JOIN wait USING (side, "rank") LEFT JOIN sent USING (side, "rank", device)
 )
 SELECT
     "rank", device, b.ns AS baseline_ns, c.ns AS candidate_ns, b.own_ns AS baseline_own_ns, c.own_ns AS candidate_own_ns,
     b.last AS baseline_last, c.last AS candidate_last, b.behind_ns AS baseline_behind_ns, c.behind_ns AS candidate_behind_ns,
     b.comm_wait_ns AS baseline_comm_wait_ns, c.comm_wait_ns AS candidate_comm_wait_ns, b.comm_transfer_ns AS baseline_comm_transfer_ns,
     c.comm_transfer_ns AS candidate_comm_transfer_ns, b.caused_wait_ns AS baseline_caused_wait_ns,
-    c.caused_wait_ns AS candidate_caused_wait_ns, c.ns - b.ns AS delta_ns, c.own_ns - b.own_ns AS delta_own_ns
+    c.caused_wait_ns AS candidate_caused_wait_ns, b.sent_bytes AS baseline_sent_bytes, c.sent_bytes AS candidate_sent_bytes, c.ns - b.ns AS delta_ns, c.own_ns - b.own_ns AS delta_own_ns
 FROM (FROM known WHERE side = 0) AS b FULL JOIN (FROM known WHERE side = 1) AS c USING ("rank", device)
 ORDER BY "rank", device;
