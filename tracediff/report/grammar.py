@@ -643,6 +643,8 @@ PATTERNS: dict[str, str] = {
     "ncu_ratio": "Ratio of durations = {factors}.",
     "ncu_none": "Not collected: {keys}.",
     "lead_layers_of_engines": "Every layer is in one row, and the rows add up to the last one. Layers are profiled one by one, which keeps them from running beside each other: their sum is not the GPU compute time.",
+    "largest_layer": "The largest change of a layer is in {name}: {became}.",
+    "largest_layers": "The largest change is in {name}: {both}.",
     "two_bars": "Upper bars: baseline. Lower bars: candidate. Each part is a layer.",
     "like_layers": "{count} x {name}",
     "other_layers": "{count} others",

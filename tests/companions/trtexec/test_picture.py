@@ -56,6 +56,11 @@ def test_layers_of_like_blocks_are_one_row() -> None:
     assert rows == [("32 x /*/mm", [320_000, 192_000]), ("32 x /*/act", [320_000, 192_000])]
 
 
+def test_the_first_sentence_is_of_all_like_layers_where_they_changed_most() -> None:
+    found = compare_trtexec(blocks(["/{}/mm"], 10, 32), blocks(["/{}/mm"], 6, 32))
+    assert render.headline(found).endswith("The largest change is in 32 x /*/mm: 320 -> 192 us (-40.0 %).")
+
+
 def test_a_block_in_another_precision_is_a_row_of_its_own() -> None:
     found = compare_trtexec(blocks(["/{}/mm"], 10, 3), blocks(["/{}/mm"], 6, 3))
     first = next(row for row in found.rows if row.candidate and row.candidate.names == ["/0/mm"])

@@ -60,12 +60,16 @@ class Layer(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A row of the picture. match: what became of the layers, '' where nothing did; sure: whether their time changed beyond noise."""
+    """A row of the picture. match: what became of the layers, '' where nothing did; sure: whether their time changed beyond noise.
+
+    rows: how many of `Trtexec.rows` it is, like blocks of a model.
+    """
 
     name: str
     match: str
     sides: tuple[list[Layer], list[Layer]]
     sure: bool
+    rows: int = 1
 
     @property
     def times(self) -> list[float]:
@@ -79,10 +83,10 @@ class Bars(NamedTuple):
         return after - before
 
 
-def rows(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
-    """The rows in the order of the engines, empty without times on both sides. names: what each of `trtexec.rows` is called.
+def blocks(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
+    """The layers in the order of the engines: those that differ in numbers alone, as in like blocks of a model, are one row.
 
-    Layers that differ in numbers alone, as those of like blocks of a model do, are one row.
+    names: what each of `trtexec.rows` is called.
     """
     found = trtexec.rows
     alike: dict[tuple[object, ...], list[Bars]] = defaultdict(list)
@@ -90,7 +94,12 @@ def rows(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
         one = _bars(found[at], names[at])
         kinds = (tuple(layer.kind for layer in side) for side in one.sides)
         alike[_NUMBER.sub("*", names[at]), one.match, *kinds].append(one)
-    drawn = [_blocks(str(key[0]), every) for key, every in alike.items()]
+    return [_block(str(key[0]), every) for key, every in alike.items()]
+
+
+def rows(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
+    """The rows of the picture, empty without times on both sides: what changed least is one row between two others."""
+    drawn = blocks(trtexec, names)
     if not all(any(one.sides[side] for one in drawn) for side in (0, 1)):
         return []
     most = sorted(drawn, key=lambda one: -abs(one.delta))[:ROWS]
@@ -127,7 +136,7 @@ def _in_order(found: Sequence[TrtexecRow]) -> list[int]:
     return sorted(keys, key=keys.__getitem__)
 
 
-def _blocks(name: str, every: Sequence[Bars]) -> Bars:
+def _block(name: str, every: Sequence[Bars]) -> Bars:
     """Rows of like blocks as one: each layer is the sum of those in its place."""
     first = every[0]
     if len(every) == 1:
@@ -140,7 +149,7 @@ def _blocks(name: str, every: Sequence[Bars]) -> Bars:
         for side in (0, 1)
     )
     name = say("like_layers", count=f"{len(every)}", name=name)
-    return Bars(name, first.match, (one, other), all(each.sure for each in every))
+    return Bars(name, first.match, (one, other), all(each.sure for each in every), len(every))
 
 
 def _together(every: Sequence[Bars]) -> Bars:

@@ -21,6 +21,7 @@ from tracediff.companions.model import (
 from tracediff.companions.render import marked, notes, part, table
 from tracediff.companions.trtexec import picture
 from tracediff.companions.trtexec.compare import NAMES
+from tracediff.companions.words import part as part_of
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import names, units, values
@@ -213,7 +214,14 @@ def headline(trtexec: Trtexec) -> str:
     """The first sentences: the verdict, what changed, by how much, how sure; then the layer that changed most."""
     said = f"{VERDICTS[trtexec.verdict].word}: {trtexec.verdict_reason}"
     row = next((row for row in trtexec.rows if row.level in _SURE), None)
-    return f"{said} The largest change of a layer is in {name(row, 80)}: {row.sentence}." if row else said
+    if row is None:
+        return said
+    like = [one for one in picture.blocks(trtexec, [name(row, 80) for row in trtexec.rows]) if one.sure]
+    most = max(like, key=lambda one: abs(one.delta), default=None)
+    if most is None or most.rows == 1:
+        return f"{said} {say('largest_layer', name=name(row, 80), became=row.sentence)}"
+    both = units.prose(most.times).both(*most.times) + part_of(most.delta, most.times[0])
+    return f"{said} {say('largest_layers', name=most.name, both=both)}"
 
 
 def layers_line(trtexec: Trtexec) -> str:
