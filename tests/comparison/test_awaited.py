@@ -62,6 +62,33 @@ def test_a_wait_for_another_process_names_it(how, other, title, did, tmp_path):
     assert did in found.note and did in found.next
 
 
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_wait_for_a_thread_of_the_same_process_names_it(calls: bool, tmp_path):
+    """It holds their GIL in `decode_incrementally`; where the executor makes CUDA calls meanwhile, it works and does not wait."""
+    sides = []
+    for name, us in (("before", 100), ("after", 900)):
+        trace = serving(steps=STEPS, schedule_us=us + 50).thread(100, 9)
+        for step in range(STEPS + 1):
+            begin = step * (us + 50 + 607) * US
+            trace.gil(9, "hold", begin, begin + us * US)
+            trace.range(9, "decode_incrementally", begin + 10 * US, begin + us * US)
+            if calls:
+                trace.api(1, "cudaEventRecord", begin + us // 2 * US, begin + us // 2 * US + 500)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run("run", [reduced(trace, tmp_path / name)])]))
+    found = with_words(compare(*sides)).findings[0]
+    assert found.cause == "host_work"
+    if calls:
+        assert found.facts.awaited is None
+        return
+    assert found.title.lower() == "wait in _schedule for the detokenizer thread"
+    assert "is in decode_incrementally" in found.note and "of another process" not in found.note
+    assert found.facts.awaited.near
+    assert (found.facts.awaited.baseline_ns, found.facts.awaited.candidate_ns) == pytest.approx(
+        (90 * US, 890 * US)
+    )
+
+
 @pytest.mark.parametrize("other", ["recv", ""])
 def test_where_the_other_process_shows_no_work_nobody_is_named(other, tmp_path):
     found = first(tmp_path, how="range", other=other)

@@ -19,6 +19,7 @@ from tracediff.accounting.intervals import (
     cut,
     picked,
     subtract,
+    union,
 )
 from tracediff.accounting.system import Calls as SystemCalls
 from tracediff.accounting.walk import Gil, Hosts, HostThread, Names, Windows, active_windows
@@ -155,10 +156,11 @@ _PAIRS = {
 }  # fmt: skip
 
 
-# Waits of a launching thread for a message, and what other processes did meanwhile.
+# Waits of a launching thread for another one, of its process or of another, and what that did meanwhile.
 
 _AWAITED = {
-    "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "peer": pl.String, "peer_place": pl.String, "ns": pl.Int64,
+    "stratum": pl.Int64, "thread": pl.String, "place": pl.String, "peer": pl.String, "peer_place": pl.String, "near": pl.Boolean,
+    "ns": pl.Int64,
 }  # fmt: skip
 # OS calls that return when something came. ZeroMQ waits in poll, a pipe in read.
 _RECEIVES = ("recv", "recvfrom", "recvmsg", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "read")
@@ -176,7 +178,8 @@ def awaited_table(
     """_AWAITED: where threads that launch are in a range that waits, or in an OS call that receives; ns, sums by the step in which each began.
 
     peer '': all of the wait. Else what a thread of another process did during it, by its innermost range, those that wait left
-    out; of a process without ranges peer_place '': it held its GIL.
+    out; of a process without ranges peer_place '': it held its GIL. near: of the same process; it held their GIL from end to end
+    while the launching thread did nothing: no Python, then, no CUDA call, no wait for the GIL.
     """
     ranged = {one.pid for one in threads.values() if one.places}
     waiting = [number for number, text in enumerate(places.names) if awaits(text)]
@@ -187,11 +190,13 @@ def awaited_table(
             one for one in threads.values() if one.pid != mine.pid and (one.places or one.pid not in ranged)
         ]
         waits = _waits(hosts.thread(tid), os_calls, places, waiting) if others else EMPTY
-        if not waits.size:
-            continue
         place = names.places(tid, hosts.thread(tid).label_at(waits.start), waits.start)
-        number = names.tables()["place_name"]
-        found = [("", waits, place, np.zeros(len(place), np.int64))]
+        found = [("", False, waits, place, np.zeros(len(place), np.int64))]
+        for other in threads.values():
+            if other.pid == mine.pid and other.tid != tid:
+                pieces, doing = _handed_to(hosts, tid, other.tid)
+                at = names.places(tid, hosts.thread(tid).label_at(pieces.start), pieces.start)
+                found.append((other.role, True, pieces, at, places.ids(doing) + 1))
         for other in others:
             if other.pid in ranged:
                 working, label = hosts.thread(other.tid).places
@@ -203,8 +208,9 @@ def awaited_table(
             inner = cut(waits, working)
             met = inner.part >= 0
             pieces = Intervals(inner.start[met], inner.end[met])
-            found.append((other.role, pieces, place[inner.query[met]], doing[inner.part[met]]))
-        for peer, pieces, at, doing in found:
+            found.append((other.role, False, pieces, place[inner.query[met]], doing[inner.part[met]]))
+        number = names.tables()["place_name"]
+        for peer, near, pieces, at, doing in found:
             tally = Tally()  # by stratum, place and what the other did
             tally.add(
                 windows.code(mine.pid, pieces.start, at * len(number) + doing, len(number) ** 2),
@@ -223,11 +229,20 @@ def awaited_table(
                         "ns": ns,
                     }
                 )
-                .with_columns(thread=pl.lit(mine.role), peer=pl.lit(peer))
+                .with_columns(thread=pl.lit(mine.role), peer=pl.lit(peer), near=pl.lit(near))
                 .select(*_AWAITED)
             )
     by = list(_AWAITED)[:-1]
     return pl.concat(rows).group_by(by).agg(pl.col("ns").sum()).sort(by)
+
+
+def _handed_to(hosts: Hosts, tid: int, other: int) -> tuple[Intervals, Ints]:
+    """Where another thread held the GIL of a process, and this one did nothing all the while; with the innermost ranges of that, -1 none."""
+    mine, held = hosts.thread(tid), hosts.holds(other)
+    busy = union(*(np.concatenate([mine.calls[end], mine.gil_wait[end]]) for end in (0, 1)))
+    ranges, labels = hosts.thread(other).places
+    inner = cut(held.take(covered(held, busy) == 0), ranges)
+    return Intervals(inner.start, inner.end), picked(labels, inner.part).astype(np.int64)
 
 
 def _waits(host: HostThread, os_calls: SystemCalls, places: Places, waiting: Sequence[int]) -> Intervals:

@@ -127,7 +127,7 @@ def _measure(
     arrived = arrivals(timeline.units, swept, periods, groups, timeline.keys)
     arrived = arrived.clear() if unmeasured else arrived
     sample = sampler(capture, timeline, swept, periods) if sampler is not None else None
-    gil = read_gil(capture.db, windows, threads)
+    gil = read_gil(capture.db, windows, threads, timeline.launchers)
     hosts = Hosts(capture.db, timeline.calls, gil)
     sampled = sample(places, threads, hosts) if sample is not None else []
     del sample

@@ -132,7 +132,7 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
     origins    key, thread, place, api -> count: who launched the ops of whole periods, '' where that was not recorded
     transitions stratum, name -> eager, graph (kernels a launch way)
     gil        stratum, thread -> hold_ns, wait_ns
-    awaited    stratum, thread, place, peer, peer_place -> ns: of waits for a message, what threads of other processes did meanwhile; see `host.awaited_table`
+    awaited    stratum, thread, place, peer, peer_place, near -> ns: of waits of a launching thread, what other threads did meanwhile; see `host.awaited_table`
     gil_pairs  stratum, waiter, holder, holder_place -> ns
     gc         stratum, thread, generation -> count, ns
     os_calls   stratum, thread, call -> count, ns; like the next six, empty where it was not recorded

@@ -158,11 +158,13 @@ class Gil(msgspec.Struct, frozen=True):
     sums: pl.DataFrame  # stratum, tid, hold_ns, wait_ns
 
 
-def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int, Thread]) -> Gil:
+def read_gil(
+    db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int, Thread], launchers: Collection[int]
+) -> Gil:
     """Read the GIL's trace once, in chunks; table nvtx_row is dropped.
 
-    There is a hold for every call that lets go of the GIL, so holds may outnumber everything else in a capture. Only
-    those are kept that a wait meets, and the last one of each thread before each wait.
+    There is a hold for every call that lets go of the GIL, so holds may outnumber everything else in a capture. Of
+    threads that launch only those are kept that a wait meets, and the last one before each wait.
     """
     unranged = {one.pid for one in threads.values()} - {one.pid for one in threads.values() if one.places}
     tids = np.array(sorted(threads), np.int64)
@@ -198,9 +200,9 @@ def read_gil(db: duckdb.DuckDBPyConnection, windows: Windows, threads: dict[int,
             start, end = _in_order(holds["start_ns"][mine], holds["end_ns"][mine])
             pid = threads[tid].pid
             held.add(windows.code(pid, start, int(np.searchsorted(tids, tid)), len(tids)), end - start)
-            # of a process without ranges they are all that says when it worked
+            # of a process without ranges they are all that says when it worked; for others a launching thread may wait
             keep = np.arange(len(start))
-            if pid not in unranged:
+            if pid not in unranged and tid in launchers:
                 keep = _near(start, end, spans[pid], begins[pid])
             kept[pid].append((start[keep], end[keep], np.full(len(keep), tid, np.int64)))
     db.execute("DROP VIEW gil")
@@ -413,7 +415,7 @@ class Hosts:
         return self._threads[tid]
 
     def holds(self, tid: int) -> Intervals:
-        """Where a thread held the GIL, around the waits of its process."""
+        """Where a thread held the GIL; of one that launches, around the waits of its process."""
         if tid not in self._holds:
             spans, holder = self.gil_holders(tid >> 24 & 0xFFFFFF)
             self._holds[tid] = spans.take(holder == tid)

@@ -218,15 +218,15 @@ class Describe:
         return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
 
     def _awaited_by(self, key: IdleKey, one: Judgement) -> AwaitedFact | None:
-        """What of another process's work changed most during the waits at the place, where most of the change is that."""
+        """What of another thread's work changed most during the waits at the place, where most of the change is that."""
         phase = one.phase.steps.phase
         mine = self._awaited.filter(
             pl.col("thread") == key.thread, pl.col("place") == key.where, pl.col("phase") == phase
         )
         steps = dict(self._steps_of.filter(pl.col("phase") == phase).select("side", "steps").iter_rows())
-        spent: dict[tuple[str, str], list[float]] = {}
-        for peer, place, side, ns in mine.select("peer", "peer_place", "side", "ns").iter_rows():
-            spent.setdefault((peer, place), [0.0, 0.0])[side] += ns / steps[side]
+        spent: dict[tuple[str, str, bool], list[float]] = {}
+        for *peer_at, side, ns in mine.select("peer", "peer_place", "near", "side", "ns").iter_rows():
+            spent.setdefault(tuple(peer_at), [0.0, 0.0])[side] += ns / steps[side]
         changes = {peer: after - before for peer, (before, after) in spent.items()}
         peer = max(changes, key=lambda name: changes[name] * one.delta, default=None)
         if peer is None or changes[peer] * one.delta < MOSTLY * one.delta**2:

@@ -196,10 +196,11 @@ class WaitFact(msgspec.Struct, frozen=True):
 
 
 class AwaitedFact(msgspec.Struct, frozen=True):
-    """What `thread`, of another process, did while the finding's thread waited: in `range`, or where it has none held its GIL; ns per step."""
+    """What `thread`, of another process or near, did while the finding's thread waited: in `range`, or where it has none held its GIL; ns per step."""
 
     thread: str
     range: str
+    near: bool  # of the same process
     baseline_ns: float
     candidate_ns: float
 

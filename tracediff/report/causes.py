@@ -104,7 +104,7 @@ CAUSES: dict[str, CauseWords] = {
 _NEXT = {
     "os_call": "find what calls {call} {place}",
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
-    "awaits_peer": "while the thread waits {place}, {peer} of another process {doing}: shorten that, or overlap it with the step",
+    "awaits_peer": "while the thread waits {place}, {peer} {doing}: shorten that, or overlap it with the step",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
@@ -143,8 +143,11 @@ def advice(finding: Finding) -> str:
 
 
 def awaited(peer: AwaitedFact) -> tuple[str, str]:
-    """The thread of another process that a thread waited for, and what it did meanwhile."""
-    return the_thread(peer.thread), say("peer_in" if peer.range else "peer_holds", range=peer.range)
+    """The thread that a thread waited for, and what it did meanwhile."""
+    name = the_thread(peer.thread)
+    return name if peer.near else say("peer_far", thread=name), say(
+        "peer_in" if peer.range else "peer_holds", range=peer.range
+    )
 
 
 # What causes are called: a short name in sentences, a title in lists.
