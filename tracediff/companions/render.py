@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
+from tracediff.companions.model import (
+    LatencyReport,
+    LatencySide,
+    NcuReport,
+    NcuSide,
+    TrtexecReport,
+    TrtexecSide,
+)
 from tracediff.model import Note
 from tracediff.report import beside, blocks, document, values, words
 from tracediff.report.amounts import PAGE
@@ -66,22 +73,21 @@ def marked(text: str, look: str) -> Cell:
 # The report of a companion's own command.
 
 
-def _opened(report: Report) -> tuple[Any, str, str, Section]:
-    """The section of the report, made neutral; the sign of its verdict and its first sentence; its blocks without that."""
+def _opened(report: Report) -> tuple[str, str, str, Section]:
+    """The tone of the report, the sign of its verdict, its first sentence; its section without that. Made neutral."""
     found = getattr(neutral(report), report.kind)
     section = beside.renderer(found).section(found)
     first, *rest = section.blocks
-    verdict = getattr(found, "verdict", None)
-    sign = f"{words.VERDICTS[verdict].sign} " if verdict else ""
-    return found, sign, spoken(first.spans), replace(section, blocks=rest)
+    verdict = words.VERDICTS[found.verdict] if hasattr(found, "verdict") else None
+    tone, sign = (verdict.tone, f"{verdict.sign} ") if verdict else (beside.renderer(found).tone(found), "")
+    return tone, sign, spoken(first.spans), replace(section, blocks=rest)
 
 
 def render_terminal(report: Report, console: Console, top: int = 10) -> None:
     """Print the report; `top`: rows of a table."""
-    found, sign, text, section = _opened(report)
-    tone = TONES[beside.renderer(found).tone(found)]
+    tone, sign, text, section = _opened(report)
     said = sign + text if has_unicode(console) else text
-    print_line(console, (said, f"bold {tone}"), indent=0)
+    print_line(console, (said, f"bold {TONES[tone]}"), indent=0)
     print_section(console, section, 1, top)
 
 
@@ -94,12 +100,16 @@ def render_markdown(report: Report, top: int = 10) -> str:
 
 def render_html(report: Report) -> str:
     """The report as a page."""
-    found, sign, text, section = _opened(report)
-    renderer = beside.renderer(found)
-    terms = Section("reading", "How to read this", [renderer.TERMS], menu="How to read")
-    sides = zip(("baseline", "candidate"), renderer.sides(found), strict=True)
+    tone, sign, text, section = _opened(report)
+    found = getattr(neutral(report), report.kind)
+    terms = Section("reading", "How to read this", [beside.renderer(found).TERMS], menu="How to read")
+    sides = [(name, _called(getattr(found, name))) for name in ("baseline", "candidate")]
     page = Page(
-        title=sign + text, heading=sign + text, tone=renderer.tone(found), sides=list(sides), sections=[section, terms], tool=report.tool,
+        title=sign + text, heading=sign + text, tone=tone, sides=sides, sections=[section, terms], tool=report.tool,
         comment=render_markdown(report), skip=section.id,
     )  # fmt: skip
     return render(page)
+
+
+def _called(side: LatencySide | TrtexecSide | NcuSide) -> str:
+    return side.file if isinstance(side, NcuSide) else side.label

@@ -1,7 +1,8 @@
 """Sections that companions add to the report of a comparison: each names the module that writes it.
 
-Such a module holds `section(found)`: its section of a report, whose first block is its first sentence, and `gist(found)`: a line of a comment;
-where it has more to add, `kernel_notes(found)`. What has a report of its own has `sides(found)`, `tone(found)` and `TERMS` for that.
+Such a module holds `section(found)`: its section of a report, whose first block is its first sentence; `TITLE` and `headline(found)`, or
+`gist(found)`: a line of a comment; where it has more to add, `kernel_notes(found)`. What has a report of its own has `TERMS` for that, and
+without a verdict `tone(found)`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ def sections(result: Result) -> list[blocks.Section]:
 
 def gists(result: Result) -> list[str]:
     """One line for each section that is there; empty ones are left out."""
-    found = (renderer(section).gist(section) for name in NAMES if (section := getattr(result, name)))
-    return [text for text in found if text]
+    return [text for name in NAMES if (one := getattr(result, name)) is not None and (text := gist(one))]
+
+
+def gist(section: Section) -> str:
+    """The first sentence of a section in a line of a comment."""
+    module = renderer(section)
+    own = getattr(module, "gist", None)
+    return own(section) if own else f"{module.TITLE}: {module.headline(section)}"
 
 
 def kernel_notes(result: Result) -> dict[int, list[tuple[str, str]]]:

@@ -186,7 +186,7 @@ def _summary(result: Result) -> Section:
 def _impact(result: Result) -> Section:
     blocks: list[Block] = []
     if result.kpi:
-        blocks.append(_line(beside.renderer(result.kpi).gist(result.kpi)))
+        blocks.append(_line(beside.gist(result.kpi)))
     elif result.verdict not in ("no_change", "not_comparable"):
         blocks.append(_line(say("no_benchmark")))
     if result.phases and result.verdict != "not_comparable":

@@ -17,6 +17,7 @@ from tracediff.report.grammar import say
 from tracediff.report.pictures import distribution
 from tracediff.report.pictures.style import HALF_NARROW, Later, Layout, Sheet
 
+TITLE = "Latencies without a profiler"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
 TERMS = grid("terms", ["", ""], [
     ["figures", "A figure of a side is the mean over its runs of that figure in each run, warm-up left out. The verdict is that of the mean."],
@@ -52,18 +53,8 @@ def section(found: Latencies) -> Section:
         Section("measured", "Was it measured well?", _measured(found), depth=1),
         part("Runs", [_runs(found)]),
     ]
-    title, gist = "Latencies without a profiler", headline(found)
-    return Section("latencies", title, blocks, depth=1, gist=gist, menu="Latencies", printed=True)
-
-
-def tone(found: Latencies) -> str:
-    """The tone of the verdict."""
-    return words.VERDICTS[found.verdict].tone
-
-
-def sides(found: Latencies) -> tuple[str, str]:
-    """What the sides are called."""
-    return found.baseline.label, found.candidate.label
+    gist = headline(found)
+    return Section("latencies", TITLE, blocks, depth=1, gist=gist, menu="Latencies", printed=True)
 
 
 def _measured(found: Latencies) -> list[Block]:
@@ -103,11 +94,6 @@ def headline(found: Latencies) -> str:
     """The first sentence: the verdict, what changed, by how much, how sure."""
     reason = found.verdict_reason
     return f"{words.VERDICTS[found.verdict].word}: {reason[:1].lower()}{reason[1:]}"
-
-
-def gist(found: Latencies) -> str:
-    """The first sentence in a line of a comment."""
-    return f"Latencies without a profiler: {headline(found)}"
 
 
 def scale(found: Latencies) -> units.Scale:

@@ -19,6 +19,7 @@ from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
+TITLE = "Kernels by hardware counters"
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
@@ -59,8 +60,7 @@ def section(ncu: Ncu) -> Section:
         *(_part(row, number) for number, row in enumerate(ncu.rows[:LIMIT])),
         *render.warnings(ncu.warnings, lacks(ncu)),
     ]
-    title = "Kernels by hardware counters"
-    return Section("ncu", title, blocks, depth=1, gist=summary(ncu), menu="Counters", printed=True)
+    return Section("ncu", TITLE, blocks, depth=1, gist=summary(ncu), menu="Counters", printed=True)
 
 
 def _linked(row: Row, number: int) -> Row:
@@ -98,11 +98,6 @@ def _facts(row: NcuRow) -> Table:
         (word, [*(Cell(one, code=True) for one in side.names[:4]), Cell(shape(side))])
         for word, side in there if side
     ])  # fmt: skip
-
-
-def sides(ncu: Ncu) -> tuple[str, str]:
-    """What the sides are called."""
-    return ncu.baseline.file, ncu.candidate.file
 
 
 def tone(ncu: Ncu) -> str:
@@ -296,11 +291,6 @@ def lacks(ncu: Ncu) -> list[str]:
 def _labels(keys: Iterable[str]) -> Sequence[str]:
     found = [BY_KEY[key].label if key in BY_KEY else key for key in keys]
     return found if len(found) <= 6 else [*found[:5], f"{len(found) - 5} more"]
-
-
-def gist(ncu: Ncu) -> str:
-    """The first sentence in a line of a comment; empty without kernels."""
-    return f"Kernels by hardware counters: {headline(ncu)}" if ncu.rows else ""
 
 
 def headline(ncu: Ncu) -> str:

@@ -33,6 +33,7 @@ from tracediff.report.grammar import say
 from tracediff.report.pictures.style import NARROW, WIDE, Later
 from tracediff.report.words import VERDICTS
 
+TITLE = "TensorRT engines, by trtexec"
 NONE = "-"
 NAMELESS = "not in the layer info"
 MATCHES = {
@@ -88,18 +89,7 @@ def section(trtexec: Trtexec) -> Section:
     if trtexec.rows:
         blocks.append(Section("trtexec-layers", "Layers", _layers(trtexec), depth=1))
     blocks += render.warnings(trtexec.warnings)
-    title = "TensorRT engines, by trtexec"
-    return Section("trtexec", title, blocks, depth=1, gist=layers_line(trtexec), menu="trtexec", printed=True)
-
-
-def sides(trtexec: Trtexec) -> tuple[str, str]:
-    """What the sides are called."""
-    return trtexec.baseline.label, trtexec.candidate.label
-
-
-def tone(trtexec: Trtexec) -> str:
-    """The tone of the verdict."""
-    return VERDICTS[trtexec.verdict].tone
+    return Section("trtexec", TITLE, blocks, depth=1, gist=layers_line(trtexec), menu="trtexec", printed=True)
 
 
 def _layers(trtexec: Trtexec) -> list[Block]:
@@ -138,11 +128,6 @@ def _whole(trtexec: Trtexec) -> TrtexecRow:
     one, other, delta = totals(trtexec)
     before, after = (TrtexecLayers(["All layers"], [], [], [], time_ns=ns) for ns in (one, other))
     return TrtexecRow("exact", 1.0, False, before, after, delta_ns=delta, level=None, sentence="")
-
-
-def gist(trtexec: Trtexec) -> str:
-    """The first sentences in a line of a comment."""
-    return f"TensorRT engines, by trtexec: {headline(trtexec)}"
 
 
 def means(trtexec: Trtexec) -> list[Figure]:
