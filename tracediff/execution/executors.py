@@ -20,11 +20,11 @@ from tracediff.formats.capture import LARGE
 if TYPE_CHECKING:
     from tracediff.execution.sides import Reading
 
-# Exports together this large, or so many, are worth the start of processes, each of which imports for a second: threads take
+# Exports that take so much memory together, or so many, are worth the start of processes, each of which imports for a second: threads take
 # turns at what is Python's own, which is a fifth of the time of an export of any size.
-_WORTH_PROCESSES, _MANY = 2 * LARGE, 32
-# Of exports together this small a thread reads two or more: its database takes as long to start as reading one.
-_TINY = 8 * 2**20
+_WORTH_PROCESSES, _MANY = 3 * LARGE, 32
+# Of exports that take so little together a thread reads two or more: its database takes as long to start as reading one.
+_TINY = 12 * 2**20
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST_MEMORY = 2 * 2**30
 _BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
