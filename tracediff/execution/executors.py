@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # turns at what is Python's own, which is a fifth of the time of an export of any size.
 _WORTH_PROCESSES, _MANY = 3 * LARGE, 32
 # Of exports that take so little together a thread reads two or more: its database takes as long to start as reading one.
-_TINY = 12 * 2**20
+_TINY = 10 * 2**20
 # Two large exports side by side use both halves of a processor; more than this is asked of no machine for it.
 _MOST_MEMORY = 2 * 2**30
 _BASE = 350 * 2**20  # bytes of the interpreter, DuckDB, polars
