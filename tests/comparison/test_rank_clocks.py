@@ -125,7 +125,7 @@ def test_ranks_that_share_nothing_are_not_told_to_wait(tmp_path):
     ("calls", "kind", "said"),
     [
         (("ncclGroupStart", "ncclSend", "ncclGroupEnd"), "pipeline", "bubble of the pipeline"),
-        (("ncclGroupStart", *("ncclSend", "ncclRecv") * 2, "ncclGroupEnd"), "all-to-all", "waiting for rank 1 in an all-to-all"),
+        (("ncclGroupStart", *("ncclSend", "ncclRecv") * 2, "ncclGroupEnd"), "all-to-all", "waiting for rank 1 in the all-to-all"),
     ],
 )  # fmt: skip
 def test_sends_are_of_a_pipeline_or_of_an_all_to_all(tmp_path, calls, kind, said):

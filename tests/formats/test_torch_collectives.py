@@ -18,6 +18,8 @@ from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
 from tracediff.report.first import headline
+from tracediff.report.html import render_html
+from tracediff.report.markdown import render_markdown
 
 US = 1000
 
@@ -181,6 +183,14 @@ def test_a_rank_with_more_of_the_experts_tokens_sends_more(tmp_path):
     assert "waiting for rank 3 of group ep in the all-to-all" in waiting.title
     # of what ranks 2 and 3 send to each other
     assert waiting.note.endswith("It sends 50 % -> 75 % of the bytes.")
+
+
+def test_the_name_of_a_group_is_text_in_every_report(tmp_path):
+    inputs = [four_ranks(tmp_path, f"late{late}", late, "<img src=x>|`tp`\n@here") for late in (0, 150)]
+    result = compare(*reduce_sides(inputs, Reading(threads=1)))
+    assert result.rank_groups[0].name == "<img src=x>|`tp`\n@here"
+    assert "&lt;img" in render_html(result) and "<img" not in render_html(result)
+    assert "\\<img" in render_markdown(result) and "<img" not in render_markdown(result).replace("\\<", "")
 
 
 RECORDED = FIXTURES / "torch"
