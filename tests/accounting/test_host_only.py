@@ -7,8 +7,9 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
+from tests.judging import judge
 from tests.tiny import STEP, label, one_gap, reduced, spent
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show
+from tests.judging import judge
 from tests.tiny import reduced
 from tracediff.comparison.classes import with_classes
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.execution.sides import Run, Side
 from tracediff.trace.workloads import classes_of, distance
 

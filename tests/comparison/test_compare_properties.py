@@ -8,11 +8,12 @@ import pytest
 
 from tests import comparing
 from tests.comparing import compare
+from tests.judging import judge
 from tests.serving import runs_of
 from tests.swapping import TEXTS, close, plain, signed_fields, swapped
 from tests.tiny import PROGRAMS
 from tracediff.comparison import tables
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.execution.sides import Side
 
 BUSY = ("compute", "comm", "memcpy")

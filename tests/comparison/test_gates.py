@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.comparing import compare
+from tests.judging import judge, judge_all
 from tests.serving import runs_of
 from tracediff.comparison.compare import Options
-from tracediff.comparison.gates import Policy, judge, judge_all, parse_gate
+from tracediff.comparison.gates import Policy, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
 from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.judging import judge
 from tests.serving import serving
 from tracediff import compare
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.report.first import headline
 
 

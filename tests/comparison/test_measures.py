@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
+from tests.judging import judge
 from tests.serving import US, runs_of
 from tests.tiny import FIXTURES, bundled, label, reduced
 from tracediff.comparison.compare import Options
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.comparison.measures import COUNTS, SUMS, TIMES, Measure, measured, parse
 from tracediff.comparison.sequential import run_values
 from tracediff.errors import TracediffError

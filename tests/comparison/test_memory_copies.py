@@ -10,9 +10,10 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
+from tests.judging import judge
 from tests.tiny import label, reduced
 from tracediff.comparison import cells, places
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.execution.sides import Run, Side
 
 US = 1_000
@@ -64,7 +65,7 @@ def test_a_copy_of_other_memory_differs_by_count_and_says_so_everywhere(tmp_path
     result = compare(pinned, pageable)
     (copy,) = [one for one in result.findings if one.cause == "memcpy"]
     assert (copy.level, copy.facts.memory) == ("exact", ["pinned", "pageable"])
-    assert copy.title == "memcpy HtoD of pageable memory, pinned before: 1 per step"
+    assert copy.title == "exposed memcpy HtoD of pageable memory, pinned before: 1 per step"
     assert "pinned memory" in copy.next
     assert copy.ci_low_ns == pytest.approx(84.9 * US, abs=1.5 * US)
     assert result.headline.why == "+300 us of it: exposed memcpy HtoD of pageable memory, pinned before."

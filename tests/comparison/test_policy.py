@@ -9,14 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.judging import judge_all, judged
 from tests.report import sample
 from tracediff.cli.main import cli
 from tracediff.comparison.gates import (
     Policy,
     Waiver,
     exit_code,
-    judge_all,
-    judged,
     parse_gate,
     read_policy,
 )

@@ -226,8 +226,9 @@ def _policy_here() -> Policy:
 def judge(policy: Policy, result: Result) -> Result:
     """Judge every gate as of today (UTC); the outcomes are in the result."""
     from tracediff.comparison.gates import judged
+    from tracediff.report.gate_words import with_messages
 
-    return judged(policy, result, datetime.now(UTC).date())
+    return with_messages(judged(policy, result, datetime.now(UTC).date()))
 
 
 def print_gates(result: Result) -> None:

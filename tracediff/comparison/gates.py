@@ -6,7 +6,6 @@ What can be measured: comparison/measures.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from tracediff.comparison.measures import Measure, Measured, measured, parse
 from tracediff.errors import TracediffError
 from tracediff.formats.files import read_toml
-from tracediff.model import GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
+from tracediff.model import GateFacts, GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
@@ -69,80 +68,41 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     Raises `TracediffError` where neither side has anything of the name that it limits, whatever a policy lets through: no-such-kernel, no-such-place.
     """
     if result.verdict == "not_comparable":
-        return _outcome(gate, "inconclusive", f"not comparable: {result.verdict_reason}")
-    runs = result.step.runs
-    return _held(gate, measured(gate.measure, result), lone=min(runs.baseline, runs.candidate) == 1)
-
-
-def _held(gate: Gate, found: Measured | str, *, lone: bool) -> GateOutcome:
-    """Whether a metric keeps within the limit; with one run on a side it fails by what a repeat would show, not by what was seen."""
+        return _outcome(gate, "inconclusive", GateFacts("not_comparable", said=result.verdict_reason))
+    found = measured(gate.measure, result)
     if isinstance(found, str):
-        return _outcome(gate, "inconclusive", found)
+        return _outcome(gate, "inconclusive", GateFacts("not_measured", said=found))
+    runs = result.step.runs
+    return _held(gate, found, lone=min(runs.baseline, runs.candidate) == 1)
+
+
+def _held(gate: Gate, found: Measured, *, lone: bool) -> GateOutcome:
+    """Whether a metric keeps within the limit; with one run on a side it fails by what a repeat would show, not by what was seen."""
     limit = gate.limit * found.baseline if gate.percent else gate.limit
-    amount = _amounts(gate, max(abs(found.delta), limit))
-    change = f"{found.of or gate.metric} {amount(found.delta, '+')}" + (
-        f" ({_percent(found.delta / found.baseline)})" if found.baseline else ""
-    )
-    change += f" {found.steps}" if found.steps else ""
-    beyond = f"{change} exceeds {amount(limit)}"
-    at = _at(found.places)
-    if found.delta <= limit:
-        blind = ""
-        if found.unseen > limit:
-            blind = f"; with these runs a change below {amount(found.unseen)} may not show"
-        return _outcome(gate, "passed", f"{change}, limit {amount(limit)}{blind}{at}", limit, found)
-    if found.sure <= limit:
-        return _outcome(gate, "inconclusive", f"{beyond}, but may be noise{at}", limit, found)
-    if lone and found.least <= limit:
-        doubt = f", but a repeat may show only {amount(found.least, '+')}"
-        return _outcome(gate, "inconclusive", beyond + doubt + at, limit, found)
-    part = f", {amount(found.sure, '+')} of it for certain" if found.sure < 0.9 * found.delta else ""
-    return _outcome(gate, "failed", beyond + part + at, limit, found)
-
-
-def _at(places: Sequence[str]) -> str:
-    """The places that were counted, in words."""
-    more = f" and {len(places) - 2} more" if len(places) > 2 else ""
-    return f"; counted: {', '.join(map(repr, places[:2]))}{more}" if places else ""
-
-
-def _outcome(
-    gate: Gate, outcome: Outcome, message: str, limit: float | None = None, found: Measured | None = None
-) -> GateOutcome:
-    judged = GateOutcome(
-        text=gate.text.strip(), metric=gate.metric, severity=gate.severity, outcome=outcome, message=message,
-        unit=gate.measure.unit, limit=limit,
+    facts = GateFacts(
+        "passed_blind" if found.unseen > limit else "passed", of=found.of or gate.metric, steps=found.steps, places=list(found.places),
+        sure=found.sure, least=found.least, unseen=found.unseen, bytes=gate.measure.quantity == "copied_bytes",
     )  # fmt: skip
-    if found is None:
-        return judged
-    return replace(judged, baseline=found.baseline, delta=found.delta, ci_low=found.low, ci_high=found.high)
+    outcome: Outcome = "passed"
+    if found.delta > limit:
+        if found.sure <= limit:
+            outcome, facts = "inconclusive", replace(facts, why="may_be_noise")
+        elif lone and found.least <= limit:
+            outcome, facts = "inconclusive", replace(facts, why="may_repeat")
+        else:
+            part = found.sure < _ALL * found.delta
+            outcome, facts = "failed", replace(facts, why="failed_part" if part else "failed")
+    judged = _outcome(gate, outcome, facts)
+    return replace(judged, limit=limit, baseline=found.baseline, delta=found.delta, ci_low=found.low, ci_high=found.high)  # fmt: skip
 
 
-def _percent(share: float) -> str:
-    """Without a sign where it rounds to nothing: the amount beside it may have either."""
-    digits = int(abs(share) < 1)
-    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{digits}f} %"
+_ALL = 0.9  # of a change, from which on its sure part is not told apart
 
 
-_MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
-_BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-
-
-def _amounts(gate: Gate, largest: float) -> Callable[..., str]:
-    """What writes the amounts of a gate: in one unit, that of the largest."""
-    if gate.measure.quantity == "copied_bytes":
-        return _bytes
-    if gate.measure.unit == "count":
-        return lambda value, sign="": f"{value:{sign}.2f}".rstrip("0").rstrip(".") + " per step"
-    if largest >= _MILLISECONDS:
-        return lambda value, sign="": f"{value / 1e6:{sign},.3f} ms"
-    return lambda value, sign="": f"{value / 1e3:{sign},.1f} us"
-
-
-def _bytes(value: float, sign: str = "") -> str:
-    unit, size = next((one for one in _BYTES if abs(value) >= one[1]), ("B", 1.0))
-    digits = int(unit != "B")
-    return f"{value / size:{sign},.{digits}f} {unit} per step"
+def _outcome(gate: Gate, outcome: Outcome, facts: GateFacts) -> GateOutcome:
+    return GateOutcome(
+        text=gate.text.strip(), metric=gate.metric, severity=gate.severity, outcome=outcome, facts=facts, unit=gate.measure.unit
+    )  # fmt: skip
 
 
 # Gate policy: gates, warnings and waivers with an end, from `[tool.tracediff]` of pyproject.toml or a TOML file.
@@ -278,16 +238,10 @@ def judge_all(policy: Policy, result: Result, today: date) -> Gates:
 
 
 def _waive(outcome: GateOutcome, waiver: Waiver, result: Result, today: date) -> GateOutcome:
+    accepted, facts = GateWaiver(waiver.reason, waiver.expires.isoformat()), outcome.facts
+    assert facts is not None  # of one judged just now
     if today > waiver.expires:
-        return replace(
-            outcome, message=f"{outcome.message}; its waiver ended on {waiver.expires}: {waiver.reason}"
-        )
+        return replace(outcome, facts=replace(facts, ended=accepted))
     if waiver.gate is not None and judge(waiver.gate, result).outcome != "passed":
-        limit = waiver.gate.text.rpartition(":")[2]
-        return replace(outcome, message=f"{outcome.message}, and the {limit} to which it is waived")
-    return replace(
-        outcome,
-        outcome="waived",
-        message=f"{outcome.message}; waived until {waiver.expires}: {waiver.reason}",
-        waiver=GateWaiver(waiver.reason, waiver.expires.isoformat()),
-    )
+        return replace(outcome, facts=replace(facts, waived_to=waiver.gate.text.rpartition(":")[2]))
+    return replace(outcome, outcome="waived", waiver=accepted)

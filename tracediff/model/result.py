@@ -461,14 +461,46 @@ class PlaceRow(msgspec.Struct, frozen=True):
 # Gates and what became of them.
 
 
+class GateWaiver(msgspec.Struct, frozen=True):
+    """A failure accepted for a time."""
+
+    reason: str
+    expires: str  # the last day (UTC) on which it holds, YYYY-MM-DD
+
+
+class GateFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the message of a gate is written from, beside its numbers; those here are ns or a count per step, as they are.
+
+    said: why nothing can be compared or measured. of, steps: what was measured and in which steps. places: that were summed.
+    """
+
+    why: Literal[
+        "not_comparable", "not_measured", "passed", "passed_blind", "may_be_noise", "may_repeat", "failed", "failed_part"
+    ]  # fmt: skip
+    said: str = ""
+    of: str = ""
+    steps: str = ""
+    places: list[str] = []
+    sure: float = 0.0  # of the change, what is more than noise
+    least: float = 0.0  # what a repeat would show of it
+    unseen: float = 0.0  # a change of up to this much may not show
+    bytes: bool = False  # the count is one of bytes
+    waived_to: str = ""  # the wider limit of a waiver, where the change exceeds it as well
+    ended: GateWaiver | None = None  # a waiver that holds no more
+
+
 class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a gate. Numbers are ns per step, or a count per step where `unit` is count; None: not measured."""
+    """What became of a gate. Numbers are ns per step, or a count per step where `unit` is count; None: not measured.
+
+    `message` is '' until report/gate_words.py writes it from `facts`.
+    """
 
     text: str  # as it was given: METRIC:+LIMIT
     metric: str
     severity: Severity = "error"  # a warning never changes the exit status
     outcome: Outcome
-    message: str
+    message: str = ""
+    facts: GateFacts | None = None
     unit: Literal["ns", "count"] = "ns"
     limit: float | None = None  # the growth allowed; of a limit in percent, that part of the baseline
     baseline: float | None = None
@@ -477,13 +509,6 @@ class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ci_low: float | None = None
     ci_high: float | None = None
     waiver: GateWaiver | None = None  # the one that took the failure
-
-
-class GateWaiver(msgspec.Struct, frozen=True):
-    """A failure accepted for a time."""
-
-    reason: str
-    expires: str  # the last day (UTC) on which it holds, YYYY-MM-DD
 
 
 class Gates(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ import polars as pl
 from tracediff.model import (
     Accounting,
     FindingFacts,
+    GateFacts,
     Result,
     TimelineLane,
     TimelineStep,
@@ -165,7 +166,8 @@ def _fields(struct: type[msgspec.Struct], two: bool) -> list[tuple[str, Any]]:
     return [
         (one.name, hints[one.name])
         for one in msgspec.structs.fields(struct)
-        if (two or one.default is not ABSENT) and hints[one.name] not in (FindingFacts, VerdictFacts)
+        if (two or one.default is not ABSENT)
+        and hints[one.name] not in (FindingFacts, GateFacts, VerdictFacts)
     ]
 
 

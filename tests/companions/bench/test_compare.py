@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.judging import judge
 from tests.report import sample
 from tracediff.companions.bench.compare import (
     NO_CHANGE,
@@ -23,7 +24,7 @@ from tracediff.companions.bench.compare import (
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
 from tracediff.companions.bench.render import first
 from tracediff.companions.model import Kpi, KpiRow
-from tracediff.comparison.gates import judge, parse_gate
+from tracediff.comparison.gates import parse_gate
 from tracediff.formats.bundle import Bundle, BundleRun
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"

@@ -1,0 +1,71 @@
+"""What a gate says of what it measured, written from the facts of its outcome."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tracediff.model import GateOutcome, Result
+from tracediff.report import units
+from tracediff.report.grammar import say
+
+_MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
+_PLACES = 2  # that are named
+
+
+def with_messages(result: Result) -> Result:
+    """The result with what its gates say; those that were stored with a result keep theirs."""
+    if result.gates is None:
+        return result
+    return replace(result, gates=replace(result.gates, outcomes=list(map(worded, result.gates.outcomes))))
+
+
+def worded(gate: GateOutcome) -> GateOutcome:
+    """The outcome with its message."""
+    return replace(gate, message=_message(gate)) if gate.facts else gate
+
+
+def _message(gate: GateOutcome) -> str:
+    facts = gate.facts
+    assert facts is not None
+    limit, unseen = (_amount(gate, value, "") for value in (gate.limit or 0.0, facts.unseen))
+    sure, least = (_amount(gate, value) for value in (facts.sure, facts.least))
+    text = say(
+        f"gate_{facts.why}", said=facts.said, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
+    )  # fmt: skip
+    if facts.places:
+        names, more = ", ".join(map(repr, facts.places[:_PLACES])), len(facts.places) - _PLACES
+        places = say("and_more", names=names, count=f"{more}") if more > 0 else names
+        text = say("gate_places", text=text, places=places)
+    if facts.waived_to:
+        text = say("gate_waived_to", text=text, limit=facts.waived_to)
+    for pattern, waiver in (("gate_waived", gate.waiver), ("gate_waiver_ended", facts.ended)):
+        if waiver is not None:
+            text = say(pattern, text=text, expires=waiver.expires, reason=waiver.reason)
+    return text
+
+
+def _change(gate: GateOutcome) -> str:
+    """`step +12.4 us (+3.1 %) in the mean of all steps`."""
+    if gate.facts is None or gate.delta is None:
+        return ""
+    text = say("gate_change", of=gate.facts.of, size=_amount(gate, gate.delta))
+    if gate.baseline:
+        text = say("gate_percent", text=text, percent=_percent(gate.delta / gate.baseline))
+    return " ".join(filter(None, (text, gate.facts.steps)))
+
+
+def _amount(gate: GateOutcome, value: float, plus: str = "+") -> str:
+    """An amount of the gate: all in one unit, that of the larger of change and limit."""
+    if gate.facts and gate.facts.bytes:
+        sign = "-" if value < 0 else plus
+        return say("gate_count", size=f"{sign}{units.size(round(abs(value)))}")
+    if gate.unit == "count":
+        return say("gate_count", size=f"{value:{plus}.2f}".rstrip("0").rstrip("."))
+    if max(abs(gate.delta or 0.0), gate.limit or 0.0) >= _MILLISECONDS:
+        return f"{value / 1e6:{plus},.3f} ms"
+    return f"{value / 1e3:{plus},.1f} us"
+
+
+def _percent(share: float) -> str:
+    """Without a sign where it rounds to nothing: the amount beside it may have either."""
+    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{int(abs(share) < 1)}f} %"
