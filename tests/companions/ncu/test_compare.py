@@ -53,7 +53,7 @@ def test_values_are_means_over_the_launches_of_a_kernel():
         side.launches == 2 and side.values["duration_ns"] == 40_000 and side.values["dram_read_bytes"] == 65e6
     )
     assert (side.duration_min_ns, side.duration_max_ns) == (30_000, 50_000)
-    assert row.change == "no_clear_change" and row.sentence == "no clear change: 40.0 -> 40.0 us (+0.0 %)"
+    assert row.change == "no_clear_change" and row.sentence == "no clear change: 40.0 -> 40.0 us (0.0 %)"
 
 
 def test_a_key_that_one_launch_lacks_is_not_collected():

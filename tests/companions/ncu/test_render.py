@@ -53,7 +53,7 @@ def test_every_key_is_explained_in_the_docs():
     ("key", "number", "text"),
     [("duration_ns", 41_540.0, "41.5 us"), ("duration_ns", 1_420_000.0, "1.42 ms"), ("dram_read_bytes", 256e6, "256 MB"),
      ("sm_clock_hz", 1.98e9, "1.98 GHz"), ("achieved_occupancy_pct", 73.7, "74 %"), ("achieved_occupancy_pct", 1.24, "1.2 %"),
-     ("grid_blocks", 1056.0, "1,056"), ("instructions", 5.92e6, "5.92 M"), ("waves_per_sm", 0.125, "0.12"), ("l2_bytes", None, "not collected")],
+     ("grid_blocks", 1056.0, "1,056"), ("instructions", 5.92e6, "5.92 M"), ("waves_per_sm", 0.125, "0.125"), ("l2_bytes", None, "not collected")],
 )  # fmt: skip
 def test_figures(key, number, text):
     assert words.value(key, number) == text

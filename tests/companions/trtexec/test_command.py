@@ -132,7 +132,7 @@ def test_two_builds_are_compared_by_their_time_and_tactics(run, tmp_path):
     assert code == 0, err
     found = json.loads((tmp_path / "r.json").read_text())["trtexec"]
     assert found["verdict_reason"].startswith(
-        "Time of the whole build 10.7 -> 21.4 s (+100.0 %), 1 of 2 layers with another tactic, within run-to-run noise"
+        "Time of the whole build 10.7 -> 21.4 s (+100 %), 1 of 2 layers with another tactic, within run-to-run noise"
     )
     changed = [row for row in found["rows"] if row["changes"]]
     assert [row["changes"][0]["what"] for row in changed] == ["tactic"]

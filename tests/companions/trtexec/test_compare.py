@@ -336,7 +336,7 @@ def test_layers_without_time_do_not_divide_by_it(tmp_path):
         tmp_path / "y", profile=made.profile(10, [("a", 5.0)]), times=made.times([0.5], h2d=0, d2h=0)
     )
     found = compare(side, other)
-    assert found.rows[0].delta_ns == pytest.approx(5e3) and found.rows[0].sentence == "0 ns -> 5.00 us"
+    assert found.rows[0].delta_ns == pytest.approx(5e3) and found.rows[0].sentence == "0 -> 5.00 us"
 
 
 def test_sides_of_one_name_are_told_apart(tmp_path):
