@@ -209,6 +209,17 @@ def test_each_kind_of_count(case, tmp_path):
     assert all(row.phase == "generation" and row.per == "step" for row in found)
 
 
+def test_a_copy_of_each_sequence_for_one_of_all(tmp_path):
+    """2 or 3 copies from pinned memory, by the step, where one from pageable memory was: 2.5 in the mean of 12 whole steps."""
+    sides = [
+        side(tmp_path / "a", 13, lambda _: [kernel(), copy(64, "pageable")]),
+        side(tmp_path / "b", 13, lambda number: [kernel(), *[copy(64, "pinned")] * (2 + number % 2)]),
+    ]
+    (row,) = (one for one in compare(*sides).structure if one.kind == "copies")
+    assert (row.baseline, row.candidate) == (1, pytest.approx(2.5, abs=0.05))
+    assert (row.baseline_values, row.candidate_values) == (["pageable"], ["pinned"])
+
+
 def test_what_a_row_says_besides(tmp_path):
     one, *_ = rows(tmp_path, [kernel(), copy(64, "pinned")], [kernel(), copy(256, "pageable")])
     # 12 whole steps, without the first, in which the kernel is new

@@ -26,7 +26,7 @@ from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.held import CERTAIN, Held, held
+from tracediff.comparison.held import CERTAIN, HELD, Held, held
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective
 from tracediff.model import StructureRow
@@ -343,23 +343,35 @@ def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
 
 
 def _copies(held: Held, seen: _Seen, changed: Sequence[int], row: _Made) -> Iterator[StructureRow]:
-    """Copies that came or went; one row for those of one memory that came where those of another went."""
+    """Copies that came or went; one row for those of one memory that came where those of another went.
+
+    What came in nearly all steps, or went from them, may be more or fewer by the step there: a copy of each sequence.
+    """
     by_name: dict[str, list[int]] = defaultdict(list)
     for at in changed:
         by_name[seen.items[at].name].append(at)
-    for every in by_name.values():
-        went = [at for at in every if not held.after[at]]
-        came = [at for at in every if not held.before[at]]
-        if len(went) == len(came) == 1:
-            (one,), (other,) = went, came
+    always = (held.any >= HELD * np.array(held.steps)[:, None]) & (held.any[::-1] == 0)
+    for name, facts in by_name.items():
+        every = [
+            at
+            for at, item in enumerate(seen.items)
+            if item.kind == "copies" and item.name == name and not item.thread
+        ]
+        went, came = (
+            [at for at in every if always[side, at] or (at in facts and not value[at])]
+            for side, value in enumerate((held.after, held.before))
+        )
+        paired = went + came if len(went) == len(came) == 1 else []
+        if paired:
+            one, other = paired
             yield row(
                 one, "copies", memory="", candidate=float(held.counts[1, other]), candidate_any=int(held.any[1, other]),
                 baseline_bytes=float(held.bytes[0, one]), candidate_bytes=float(held.bytes[1, other]),
                 baseline_values=[seen.items[one].memory], candidate_values=[seen.items[other].memory],
             )  # fmt: skip
-            every = [at for at in every if at not in (one, other)]
-        for at in every:
-            yield row(at, "copies", **_bytes(held, at))
+        for at in facts:
+            if at not in paired:
+                yield row(at, "copies", **_bytes(held, at))
 
 
 def _bytes(held: Held, at: int) -> dict[str, object]:
