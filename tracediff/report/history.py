@@ -437,7 +437,7 @@ def render_html(history: History) -> str:
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
         sections=[levels, *programs, reading], tool=history.tool, comment=markdown([document(history)]), skip="history",
     )  # fmt: skip
-    return render(page, [], ["history.css"])
+    return render(page)
 
 
 def _program(history: History, number: int, group: Any) -> Section:

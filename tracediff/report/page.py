@@ -42,12 +42,11 @@ class Page(msgspec.Struct, frozen=True):
     skip: str = "reading"
 
 
-def render(page: Page, scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> str:
-    """Write a page. scripts, styles: files beside those of every page."""
+def render(page: Page, scripts: Iterable[str] = ()) -> str:
+    """Write a page. scripts: files beside that of every page."""
     script = "".join(map(templates.text, ["report.js", *scripts]))
-    style = "".join(map(templates.text, ["report.css", *styles]))
     return templates.html_environment().get_template("page.html.j2").render(
-        page=page, style=Markup(palette.stylesheet() + "\n" + style), script=Markup(script), policy=_policy(script),
+        page=page, style=Markup(palette.stylesheet() + "\n" + templates.text("report.css")), script=Markup(script), policy=_policy(script),
         lanes=Markup(page.lanes), **helpers(),
     )  # fmt: skip
 

@@ -66,7 +66,7 @@ def render_show_html(report: Show) -> str:
         tool=report.tool,
         comment=render_show_markdown(report),
     )
-    return render(page, ["lanes.js"], ["show.css"])
+    return render(page, ["lanes.js"])
 
 
 def _step(report: Show) -> str:
