@@ -204,9 +204,11 @@ def headline(trtexec: Trtexec) -> str:
     like = [one for one in picture.blocks(trtexec, [name(row, 80) for row in trtexec.rows]) if one.sure]
     most = max(like, key=lambda one: abs(one.delta), default=None)
     if most is None or most.rows == 1:
-        return f"{said} {say('largest_layer', name=name(row, 80), became=row.sentence)}"
-    both = units.prose(most.times).both(*most.times) + part_of(most.delta, most.times[0])
-    return f"{said} {say('largest_layers', name=most.name, both=both)}"
+        largest = say("largest_layer", name=name(row, 80), became=row.sentence)
+    else:
+        both = units.prose(most.times).both(*most.times) + part_of(most.delta, most.times[0])
+        largest = say("largest_layers", name=most.name, both=both)
+    return f"{said} {largest}"
 
 
 def layers_line(trtexec: Trtexec) -> str:
