@@ -97,7 +97,7 @@ def _jobs_of(side: SideFiles, run: RunFiles, reading: Reading) -> list[_Job]:
     if not any(run.places):
         return [_Job(path, place, replace(reading, only=side.only)) for place, path in enumerate(run.files)]
     ranks = run.ranks or tuple(range(len(run.files)))
-    inside = replace(reading, only=replace(side.only, ranks=None))
+    inside = replace(reading, only=side.only._replace(ranks=None))
     found = [
         _Job(path, place, inside)
         for place, (path, rank) in enumerate(zip(run.files, ranks, strict=True))

@@ -11,8 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from tracediff.errors import TracediffError
 from tracediff.formats.files import SQLITE, packing
@@ -27,7 +26,8 @@ _NSYS_VERSION = re.compile(rb"Report (\d+(?:@\d+){1,3})")
 Facts = Callable[[Path], tuple[list[str], str]]
 
 
-class Kind(msgspec.Struct, frozen=True):
+# A tuple: the help of a command comes through here, and imports no library.
+class Kind(NamedTuple):
     """A kind of input.
 
     `use`: the command that takes it; `fits`: whether a file is one, by its path and first bytes (unpacked).

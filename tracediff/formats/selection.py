@@ -12,9 +12,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from pathlib import Path
-
-import msgspec
-from msgspec.structs import replace
+from typing import NamedTuple
 
 ENDLESS = (1 << 62) - 1
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -22,7 +20,7 @@ _TIME = r"(\d{1,12}(?:\.\d{1,9})?)(s|ms|us|ns)"
 MIN_STEPS = 3  # whole steps a run, on average, below which a stratum says nothing about its scatter
 
 
-class Selection(msgspec.Struct, frozen=True):
+class Selection(NamedTuple):
     """What is kept. Both ends of steps and ranks are in it; a step is in a window of time if all of its period is, ns."""
 
     steps: tuple[int, int] | None = None
@@ -42,7 +40,7 @@ class Selection(msgspec.Struct, frozen=True):
 ALL = Selection()
 
 
-class Pick(msgspec.Struct, frozen=True):
+class Pick(NamedTuple):
     """One step. run: '' any; occurrence: which of the steps of this number in the run, from 1; 0: there is one."""
 
     text: str
@@ -92,7 +90,7 @@ def selections(steps: str | None, ranks: str | None) -> tuple[Selection, Selecti
     sides = steps.split("/") if steps is not None else []
     if len(sides) > 2:
         raise ValueError(f"{steps!r} names more than two sides")
-    found = [replace(read_steps(one), ranks=of_ranks) for one in sides] or [Selection(ranks=of_ranks)]
+    found = [read_steps(one)._replace(ranks=of_ranks) for one in sides] or [Selection(ranks=of_ranks)]
     return found[0], found[-1]
 
 
