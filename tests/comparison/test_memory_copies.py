@@ -73,7 +73,7 @@ def test_a_copy_of_other_memory_differs_by_count_and_says_so_everywhere(tmp_path
     (row,) = [one for one in result.kernels if one.category == "copy"]
     assert (row.level, result.accounting.level["memcpy"]) == ("exact", "exact")
     (back,) = [one for one in compare(pageable, pinned).findings if one.cause == "memcpy"]
-    assert back.title == "memcpy HtoD of pinned memory, pageable before: 1 per step" and not back.next
+    assert back.title == "exposed memcpy HtoD of pinned memory, pageable before: 1 per step" and not back.next
     (same,) = [one for one in compare(pinned, pinned).structure if one.kind == "copies"] or [None]
     assert same is None
 

@@ -453,7 +453,7 @@ def test_a_kernel_of_which_some_launches_went_is_not_removed(tmp_path: Path):
         side(tmp_path / "b", 12, lambda number: own),
     ]
     titles = [one.title for one in compare(*sides).findings if one.cause.startswith("kernel")]
-    assert titles == ["3 fewer launches of copy per step"], titles
+    assert titles == ["3 fewer launches of copy"], titles
     titles = [one.title for one in compare(*sides[::-1]).findings if one.cause.startswith("kernel")]
     assert titles == ["3 more launches of copy per step"], titles
 
