@@ -455,7 +455,7 @@ def test_a_kernel_of_which_some_launches_went_is_not_removed(tmp_path: Path):
     titles = [one.title for one in compare(*sides).findings if one.cause.startswith("kernel")]
     assert titles == ["3 fewer launches of copy"], titles
     titles = [one.title for one in compare(*sides[::-1]).findings if one.cause.startswith("kernel")]
-    assert titles == ["3 more launches of copy per step"], titles
+    assert titles == ["3 more launches of copy"], titles
 
 
 def test_counts_are_of_all_steps_and_one_in_every_table(tmp_path):
