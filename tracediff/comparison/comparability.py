@@ -304,19 +304,17 @@ def _mix(rows: list[Stratum]) -> Check:
 
 def _dropped(sides: Sides) -> Check:
     slugs = ("graph-kernels-missing", "kernels-without-launch", CALLS_LOST)
-    counts = [sum(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
-    both = [f"warnings: {count}" if count else "complete" for count in counts]
+    lost = [any(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
+    both = ["some lost" if one else "all recorded" for one in lost]
     # steps stand on either side of what was lost; a capture as a whole is of another length without it
     cut_short = [
         part for side in sides for part in side.parts
         if part.step_rule == WHOLE_CAPTURE and any(note.slug == CALLS_LOST for note in part.warnings)
     ]  # fmt: skip
     if cut_short:
-        return _check(
-            "complete", both, "most CUDA calls of a capture were not recorded: see the warnings", "fail"
-        )
-    message = "some GPU work or its launching calls were not recorded: see the warnings"
-    return _check("complete", both, message if any(counts) else "")
+        return _check("complete", both, "most CUDA calls of a capture were not recorded", "fail")
+    message = "some GPU work or its launching calls were not recorded"
+    return _check("complete", both, message if any(lost) else "")
 
 
 # Captures that are no repeats.

@@ -61,6 +61,8 @@ def advice(result: Result) -> str:
 def advised(result: Result) -> str:
     """What to do: about what forbids a comparison, about the cause that is named first, or about noise."""
     failed = _failed(result) if result.verdict == "not_comparable" else None
+    if failed and failed.name == "complete":
+        return say("next_again")
     if failed:
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name

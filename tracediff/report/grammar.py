@@ -76,6 +76,7 @@ PATTERNS: dict[str, str] = {
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
     "next_program": "compare captures of one program; --force sets these two side by side all the same",
+    "next_again": "record what was lost again, as its warning says; --force sets these two side by side all the same",
     "next_alike": "record both sides alike ({name}); --force sets these two side by side all the same",
     "record": "record {runs} runs a side in turns (tracediff capture -n {runs})",
     "next_noisy": "find out why runs of one side differ so much: {runs} runs a side would be too few",

@@ -21,7 +21,10 @@ _ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mea
 
 
 class PhaseLine(msgspec.Struct, frozen=True):
-    """One row; a text is '' where it says nothing of this row. time_share, steps, runs: of both sides. first: the first sentence is of it."""
+    """One row; a text is '' where it says nothing of this row.
+
+    time_share, steps, runs: of both sides. first: the first sentence is of it. compared: not where a check forbids a comparison.
+    """
 
     phase: str
     kind: Kind
@@ -33,6 +36,7 @@ class PhaseLine(msgspec.Struct, frozen=True):
     runs: str = ""
     unjudged: str = ""  # why there is no verdict
     first: bool = False
+    compared: bool = True
 
     @property
     def name(self) -> str:
@@ -50,8 +54,12 @@ class PhaseLine(msgspec.Struct, frozen=True):
 
     @property
     def measured(self) -> Interval | None:
-        """The change with its interval, where it has one; too few steps have none."""
-        return self.change if isinstance(self.change, Interval) and not self.unjudged else None
+        """The change with its interval, where that says something: not of too few steps, or where noise is as large as a whole step."""
+        change = self.change
+        if not isinstance(change, Interval) or self.unjudged or not self.compared:
+            return None
+        beyond = change.ci_low_ns < -change.baseline_ns or change.ci_high_ns > change.candidate_ns
+        return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns else change
 
 
 def lines(result: Result) -> list[PhaseLine]:
@@ -63,11 +71,16 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
+    if result.verdict == "not_comparable":
+        out = [replace(line, verdict=None, level=None, compared=False) for line in out]
     step, shown = result.step, scale(result)
     seen = {_both(line.change, shown) for line in out}
     if _both(step, shown) in seen:
         return out
-    whole = PhaseLine("", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs))
+    compared = result.verdict != "not_comparable"
+    whole = PhaseLine(
+        "", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs), compared=compared
+    )
     return [*out, whole]
 
 
