@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
+from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import EventGraph, Reduction
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.comparison.what_if import phases
@@ -27,7 +29,7 @@ from tracediff.model.result import WhatIfPhase
 from tracediff.model.show import Advice, ShowKernel
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.whatif.graph import CAUSE, RUN
-from tracediff.whatif.replay import Edit, Fuse, Graph, following, project
+from tracediff.whatif.replay import Edit, Fuse, Graph, chained, following, project, runs
 
 _LIGHT = frozenset(
     ("norm", "activation", "elementwise", "quantisation", "softmax", "rope", "reduction", "copy", "memset")
@@ -78,28 +80,57 @@ def _with(found: WhatIfPhase, advice: Advice) -> Advice:
 
 
 def _fused(parts: Sequence[Reduction]) -> Iterator[Advice]:
-    chains, time, place = Counter[tuple[str, ...]](), Counter[tuple[str, ...]](), dict[tuple[str, ...], str]()
-    for part in parts:
-        assert part.events is not None
-        for names, ns, where in _small(part.events, part.keys["name"].to_list(), part.keys["kind"].to_list()):
+    chains, place = Counter[tuple[str, ...]](), dict[tuple[str, ...], str]()
+    graphs = [(part.events, part.keys["name"].to_list()) for part in parts if part.events is not None]
+    for (graph, called), part in zip(graphs, parts, strict=True):
+        for names, where in _small(graph, called, part.keys["kind"].to_list()):
             chains[names] += len(names) - 1
-            time[names] += ns
             place.setdefault(names, where)
-    steps = sum(len(part.events.period) for part in parts if part.events is not None)
-    for names, count in chains.most_common(FIRST):
+    steps = sum(len(graph.period) for graph, _ in graphs)
+    for names in _apart(chains):
         found = _replayed(parts, Fuse(names))
         if found.before_ns - found.after_ns >= SURELY * found.before_ns:
-            fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=count / (len(names) - 1) / steps, ns=time[names] / steps)  # fmt: skip
+            # what the replay makes one: also where it is a part of a longer chain
+            times = np.concatenate([_times(graph, chained(graph, called, names)) for graph, called in graphs])
+            fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=len(times) / steps, ns=float(times.sum()) / steps)  # fmt: skip
             yield _with(found, fused)
+
+
+def _apart(chains: Counter[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those that save most launches; none is a part of another, whose launches would be saved twice."""
+    found: list[tuple[str, ...]] = []
+    for names, _ in chains.most_common():
+        if len(found) < FIRST and not any(_holds(*sorted((names, one), key=len)) for one in found):
+            found.append(names)
+    return found
+
+
+def _holds(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
+    size = len(short)
+    return any(long[at : at + size] == short for at in range(len(long) - size + 1))
+
+
+def _times(graph: EventGraph, chains: Sequence[Sequence[int]]) -> Ints:
+    """The time of each chain that begins in a whole step, ns."""
+    run = runs(graph)
+    inside = _in_steps(graph, run)
+    return np.array([graph.lag[run[one]].sum() for one in chains if inside[one[0]]], np.int64)
+
+
+def _in_steps(graph: EventGraph, run: Ints) -> npt.NDArray[np.bool_]:
+    """Which ops begin in a step that is known as a whole."""
+    begun = graph.time[graph.source[run]]
+    step = np.argsort(graph.start)
+    within = np.searchsorted(graph.time[graph.start[step]], begun, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (within >= 0) & (begun < graph.time[graph.end[step]][within])
+    return inside
 
 
 def _small(
     graph: EventGraph, names: Sequence[str], kinds: Sequence[int]
-) -> Iterator[tuple[tuple[str, ...], int, str]]:
-    """Chains of small kernels of one stream and range: names, their time together in ns, the range."""
-    edges = np.flatnonzero(graph.kind == RUN)
-    run = np.full(len(graph.key) + 1, -1)
-    run[graph.op[edges]] = edges
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Chains of small kernels of one stream and range: names, the range."""
+    edges, run = np.flatnonzero(graph.kind == RUN), runs(graph)
     light = np.array(
         [kind == 0 and category(name) in _LIGHT for name, kind in zip(names, kinds, strict=True)]
     )
@@ -107,12 +138,7 @@ def _small(
     small[graph.op[edges]] = (
         light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"])
     )  # fmt: skip
-    begun = graph.time[graph.source[run]]
-    step = np.argsort(graph.start)
-    within = np.searchsorted(graph.time[graph.start[step]], begun, side="right") - 1
-    small &= (within >= 0) & (
-        begun < graph.time[graph.end[step]][within]
-    )  # in a step that is known as a whole
+    small &= _in_steps(graph, run)
     begins = np.isin(graph.source[run], graph.start)  # a step
     after = following(graph)
     inner = np.zeros(len(graph.key) + 1, np.bool_)  # what follows another of its chain
@@ -131,8 +157,7 @@ def _small(
         while linked[chain[-1]] >= 0 and len(chain) < PARTS:
             chain.append(int(linked[chain[-1]]))
         if len(chain) > 1:
-            called = tuple(names[graph.key[one]] for one in chain)
-            yield called, int(graph.lag[run[chain]].sum()), _place(graph, run[op])
+            yield tuple(names[graph.key[one]] for one in chain), _place(graph, run[op])
 
 
 def _place(graph: EventGraph, edge: int) -> str:

@@ -26,7 +26,7 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import short
 from tracediff.model import Moment, Note
-from tracediff.model.causes import BUSY, CAUSES
+from tracediff.model.causes import BUSY, CAUSES, SURELY
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
 from tracediff.stats.tests import LEAST, MOSTLY
 from tracediff.stats.workload import Bools, Steps, trimmed
@@ -250,6 +250,7 @@ def described(
     pieces = longest_first(moments, key)
     longest = next(iter(pieces.head(1).to_dicts()), None)
     called = pieces.group_by("api").agg(pl.col("ns").sum()).sort("ns", "api", descending=[True, False])
+    calls = bool(longest) and CAUSES[key.cause].calls
     return {
         "cause": key.cause,
         "title": "",
@@ -257,7 +258,8 @@ def described(
         "thread": key.thread,
         "holder_thread": key.holder,
         "holder_range": key.where if key.cause == "gil_wait" else "",
-        "api": called["api"][0] if longest and CAUSES[key.cause].calls else "",
+        "api": called["api"][0] if calls else "",
+        "other_calls": calls and bool(called["ns"][0] < (1 - SURELY) * called["ns"].sum()),
         "copies": key.copy,
         "longest": Moment(
             "baseline",

@@ -95,6 +95,7 @@ class IdleCause(msgspec.Struct, frozen=True):
     on_rank: int | None = None  # the rank that has most of it, where there are several and one does
     on_rank_ns: float | None = None  # ns per step of that rank
     copies: bool = False  # launch calls that copy
+    other_calls: bool = False  # CUDA functions other than `api` have more than a trifle of the time
 
 
 class ShowKernel(KernelRow, frozen=True, kw_only=True):
@@ -138,6 +139,7 @@ class StepPlace(msgspec.Struct, frozen=True):
     api: str = ""  # the CUDA function that most of it lies in
     kernel: str = ""
     copies: bool = False  # launch calls that copy
+    other_calls: bool = False  # CUDA functions other than `api` have more than a trifle of the time
     longest: Moment | None = None  # where the longest piece of the run lies in this step
 
 
@@ -204,7 +206,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What would make a step shorter, or where to look; times are ns per step unless they say otherwise.
 
     graphs: `count_per_step` kernels are launched one by one, `share` of the step is GPU work. fuse: the kernels follow one another
-    `count_per_step` times, in `ns` together. Both with the step of the phase with the most time, replayed with the change.
+    `count_per_step` times, in `ns` together. Both with the step of the phase with the most time, replayed with the change;
+    `before_ns` is of the replayed steps, which are not all.
     long_kernel: the first of `kernels` takes `ns` per launch, the GEMM with the most time, the second, `other_ns`.
     range_waits: of the `ns` in the range, `wait_ns` are waits for the GIL, `calls_ns` CUDA calls.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tracediff.model.show import Advice, Show
 from tracediff.report import names, units
 from tracediff.report.amounts import NAMED
-from tracediff.report.blocks import Items, Section
+from tracediff.report.blocks import Items, Line, Section
 from tracediff.report.grammar import say
 
 _OUTSIDE = "outside"  # how the place of what lies in no range begins
@@ -18,7 +18,10 @@ def section(report: Show) -> list[Section]:
     """The advice, what gains most first; nothing without any."""
     if not report.advice:
         return []
-    return [Section("advice", say("advice"), [Items([[one.text] for one in report.advice])], depth=1, menu=say("advice"), printed=True)]  # fmt: skip
+    replayed = any(one.after_ns is not None for one in report.advice)
+    notes = [Line([say("advice_replayed")], "note")] if replayed else []
+    said = [Items([[one.text] for one in report.advice]), *notes]
+    return [Section("advice", say("advice"), said, depth=1, menu=say("advice"), printed=True)]
 
 
 def text(one: Advice) -> str:
@@ -27,14 +30,13 @@ def text(one: Advice) -> str:
 
 
 def _replayed(one: Advice) -> dict[str, str]:
-    write, gained = units.prose([one.before_ns]), (one.before_ns or 0.0) - (one.after_ns or 0.0)
-    sizes = {
-        name: write.size(getattr(one, f"{name}_ns") or 0.0) for name in ("before", "after", "low", "high")
-    }
+    whole, write = one.before_ns or 0.0, units.prose([one.before_ns])
+    gained = whole - (one.after_ns or 0.0)
+    sizes = {name: write.size(getattr(one, f"{name}_ns") or 0.0) for name in ("after", "low", "high")}
     gain = units.prose([gained]).size(gained)
     return {
         "step": units.step(one.phase), "count": units.count(one.count_per_step),
-        "times": units.counted(one.count_per_step, "time"), "gain": gain, **sizes,
+        "times": units.counted(one.count_per_step, "time"), "gain": gain, "less": units.share(gained, whole), **sizes,
     }  # fmt: skip
 
 
@@ -45,7 +47,10 @@ def _graphs(one: Advice) -> str:
 def _fuse(one: Advice) -> str:
     together = units.prose([one.ns]).size(one.ns or 0.0)
     pattern = "advice_fuse" if one.range.startswith(_OUTSIDE) else "advice_fuse_in"
-    return say(pattern, kernels=chain(one.kernels), range=one.range, together=together, **_replayed(one))
+    saved = units.counted(one.count_per_step * (len(one.kernels) - 1), "kernel")
+    return say(
+        pattern, kernels=chain(one.kernels), range=one.range, together=together, saved=saved, **_replayed(one)
+    )
 
 
 def chain(kernels: Sequence[str]) -> str:

@@ -406,7 +406,8 @@ def idle_named(one: IdleCause | StepPlace) -> str:
 
 def _where(one: IdleCause | StepPlace) -> Where:
     return Where(
-        range=one.range, thread=one.thread, api=one.api, holder_thread=one.holder_thread, holder_range=one.holder_range
+        range=one.range, thread=one.thread, api=one.api, other_calls=one.other_calls,
+        holder_thread=one.holder_thread, holder_range=one.holder_range,
     )  # fmt: skip
 
 

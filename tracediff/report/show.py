@@ -114,7 +114,7 @@ def _first_waits(report: Show) -> Section:
         found.append(Line([Link(say("more", count=f"{more + report.idle_left_out}"), "idle")], "note"))
     if report.warnings:
         count = units.counted(len(report.warnings), "warning")
-        found.append(Line([Link(count, "warnings"), f": {shorten(report.warnings[0].message, 140)}"], "note"))
+        found.append(Line([Link(count, "warnings"), f": {report.warnings[0].message}"], "note"))
     return Section("", show_words.waits(report), found)
 
 

@@ -157,7 +157,7 @@ def _by_evidence(capture: Capture, family: Family) -> StepRule:
         Note(
             "steps-by-evidence",
             f"steps were found by evidence: {name}; where steps begin elsewhere, name their range with --step-regex (this choice is"
-            f" --step-regex '{family.pattern}'). Score {family.score}: {'; '.join(map(_reason, family.marks))}",
+            f" --step-regex '{family.pattern}'). Evidence: {'; '.join(_REASONS[one.code] for one in family.marks)}",
         )
     )
     return _labelled(capture, source)

@@ -195,15 +195,20 @@ def following(graph: EventGraph) -> Ints:
     return found
 
 
-def _fuse(graph: EventGraph, names: Sequence[str], lag: Ints, edit: Fuse) -> int:
-    """Each kernel of the chain after the first goes, with its launch and what the thread does for it; the first takes the time of all."""
-    run = np.full(len(graph.key) + 1, -1)
+def runs(graph: EventGraph) -> Ints:
+    """The edge of each op from its start to its end; one value more than there are ops, -1."""
+    found = np.full(len(graph.key) + 1, -1)
     edges = np.flatnonzero(graph.kind == RUN)
-    run[graph.op[edges]] = edges
+    found[graph.op[edges]] = edges
+    return found
+
+
+def chained(graph: EventGraph, names: Sequence[str], kernels: Sequence[str]) -> list[list[int]]:
+    """The ops of kernels of these patterns that follow one another on a stream; no op is in two chains."""
     after_each = following(graph)
-    wanted = [_named(graph, names, one) for one in edit.kernels]
-    gone = np.zeros(len(graph.key) + 1, np.bool_)
-    fused = 0
+    wanted = [_named(graph, names, one) for one in kernels]
+    taken = np.zeros(len(graph.key) + 1, np.bool_)
+    found = []
     for first in np.flatnonzero(wanted[0]).tolist():
         chain = [first]
         while len(chain) < len(wanted):
@@ -211,15 +216,24 @@ def _fuse(graph: EventGraph, names: Sequence[str], lag: Ints, edit: Fuse) -> int
             if after < 0 or not wanted[len(chain)][after]:
                 break
             chain.append(after)
-        if len(chain) < len(wanted) or gone[chain].any():
-            continue
-        lag[run[first]] = round(int(lag[run[chain]].sum()) * edit.factor)
+        if len(chain) == len(wanted) and not taken[chain].any():
+            taken[chain] = True
+            found.append(chain)
+    return found
+
+
+def _fuse(graph: EventGraph, names: Sequence[str], lag: Ints, edit: Fuse) -> int:
+    """Each kernel of the chain after the first goes, with its launch and what the thread does for it; the first takes the time of all."""
+    run = runs(graph)
+    gone = np.zeros(len(graph.key) + 1, np.bool_)
+    chains = chained(graph, names, edit.kernels)
+    for chain in chains:
+        lag[run[chain[0]]] = round(int(lag[run[chain]].sum()) * edit.factor)
         gone[chain[1:]] = True
-        fused += 1
-    if fused:
+    if chains:
         _remove(graph, lag, gone)
         _unused_host(graph, lag, gone)
-    return fused
+    return len(chains)
 
 
 def _unused_host(graph: EventGraph, lag: Ints, gone: Mask) -> None:
