@@ -216,7 +216,10 @@ def test_the_best_family_is_taken_and_said(tmp_path):
     assert (reduction.step_source, reduction.step_rule.rule) == ("range 'turn N'", "range 'turn N'")
     assert reduction.periods["number"].to_list() == [30, 31, 32, 33, 34]
     (note,) = [note for note in reduction.warnings if note.slug == "steps-by-evidence"]
-    assert "found by evidence: range 'turn N'" in note.message and "Evidence: its number rises by 1; " in note.message
+    assert (
+        "found by evidence: range 'turn N'" in note.message
+        and "Evidence: its number rises by 1; " in note.message
+    )
     assert r"--step-regex '^turn (\d+)$'" in note.message
 
 
