@@ -81,18 +81,16 @@ def _with(found: WhatIfPhase, advice: Advice) -> Advice:
 
 def _fused(parts: Sequence[Reduction]) -> Iterator[Advice]:
     chains, place = Counter[tuple[str, ...]](), dict[tuple[str, ...], str]()
-    graphs = [(part.events, part.keys["name"].to_list()) for part in parts if part.events is not None]
-    for (graph, called), part in zip(graphs, parts, strict=True):
-        for names, where in _small(graph, called, part.keys["kind"].to_list()):
+    for part in parts:
+        assert part.events is not None
+        for names, where in _small(part.events, part.keys["name"].to_list(), part.keys["kind"].to_list()):
             chains[names] += len(names) - 1
             place.setdefault(names, where)
-    steps = sum(len(graph.period) for graph, _ in graphs)
     for names in _apart(chains):
         found = _replayed(parts, Fuse(names))
         if found.before_ns - found.after_ns >= SURELY * found.before_ns:
-            # what the replay makes one: also where it is a part of a longer chain
-            times = np.concatenate([_times(graph, chained(graph, called, names)) for graph, called in graphs])
-            fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=len(times) / steps, ns=float(times.sum()) / steps)  # fmt: skip
+            count, ns = _per_step(parts, names, found.phase)
+            fused = Advice(kind="fuse", kernels=list(names), range=place[names], count_per_step=count, ns=ns)
             yield _with(found, fused)
 
 
@@ -110,17 +108,24 @@ def _holds(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
     return any(long[at : at + size] == short for at in range(len(long) - size + 1))
 
 
-def _times(graph: EventGraph, chains: Sequence[Sequence[int]]) -> Ints:
-    """The time of each chain that begins in a whole step, ns."""
-    run = runs(graph)
-    inside = _in_steps(graph, run)
-    return np.array([graph.lag[run[one]].sum() for one in chains if inside[one[0]]], np.int64)
+def _per_step(parts: Sequence[Reduction], names: Sequence[str], phase: str) -> tuple[float, float]:
+    """How often the replay makes the chain one in a step of the phase, also as a part of a longer one; the time of all these, ns."""
+    steps, times = 0, list[int]()
+    for part in parts:
+        graph = part.events
+        assert graph is not None
+        run, of = runs(graph), (part.periods["phase"] == phase).to_numpy()[graph.period]
+        inside = _in_steps(graph, run, np.flatnonzero(of))
+        found = [one for one in chained(graph, part.keys["name"].to_list(), names) if inside[one[0]]]
+        times += [int(graph.lag[run[one]].sum()) for one in found]
+        steps += int(of.sum())
+    return len(times) / steps, sum(times) / steps
 
 
-def _in_steps(graph: EventGraph, run: Ints) -> npt.NDArray[np.bool_]:
-    """Which ops begin in a step that is known as a whole."""
+def _in_steps(graph: EventGraph, run: Ints, steps: Ints) -> npt.NDArray[np.bool_]:
+    """Which ops begin in one of these steps, numbers of those that are known as a whole."""
     begun = graph.time[graph.source[run]]
-    step = np.argsort(graph.start)
+    step = steps[np.argsort(graph.start[steps])]
     within = np.searchsorted(graph.time[graph.start[step]], begun, side="right") - 1
     inside: npt.NDArray[np.bool_] = (within >= 0) & (begun < graph.time[graph.end[step]][within])
     return inside
@@ -138,7 +143,7 @@ def _small(
     small[graph.op[edges]] = (
         light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"])
     )  # fmt: skip
-    small &= _in_steps(graph, run)
+    small &= _in_steps(graph, run, np.arange(len(graph.period)))
     begins = np.isin(graph.source[run], graph.start)  # a step
     after = following(graph)
     inner = np.zeros(len(graph.key) + 1, np.bool_)  # what follows another of its chain

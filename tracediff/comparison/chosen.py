@@ -259,7 +259,7 @@ def described(
         "holder_thread": key.holder,
         "holder_range": key.where if key.cause == "gil_wait" else "",
         "api": called["api"][0] if calls else "",
-        "other_calls": calls and bool(called["ns"][0] < (1 - SURELY) * called["ns"].sum()),
+        "other_calls": calls and bool(called["ns"][0] < (1 - SURELY) * float(called["ns"].sum())),
         "copies": key.copy,
         "longest": Moment(
             "baseline",

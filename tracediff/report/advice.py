@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tracediff.model.show import Advice, Show
 from tracediff.report import names, units
 from tracediff.report.amounts import NAMED
-from tracediff.report.blocks import Items, Line, Section
+from tracediff.report.blocks import Block, Items, Line, Section
 from tracediff.report.grammar import say
 
 _OUTSIDE = "outside"  # how the place of what lies in no range begins
@@ -20,7 +20,7 @@ def section(report: Show) -> list[Section]:
         return []
     replayed = any(one.after_ns is not None for one in report.advice)
     notes = [Line([say("advice_replayed")], "note")] if replayed else []
-    said = [Items([[one.text] for one in report.advice]), *notes]
+    said: list[Block] = [Items([[one.text] for one in report.advice]), *notes]
     return [Section("advice", say("advice"), said, depth=1, menu=say("advice"), printed=True)]
 
 
