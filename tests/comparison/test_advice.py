@@ -18,17 +18,18 @@ STEPS = 8
 Kernel = tuple[str, int]  # name, us
 
 
-def eager(kernels: Sequence[Kernel], *, ahead: bool = False) -> TraceBuilder:
+def eager(kernels: Sequence[Kernel], *, ahead: bool = False, context: Sequence[Kernel] = ()) -> TraceBuilder:
     """Each kernel is launched in a call of 10 us, 10 us of host work follow; it begins 2 us after its call. The step ends with a wait.
 
-    ahead: the calls and the work take 1 us each, so that the GPU is never done.
+    ahead: the calls and the work take 1 us each, so that the GPU is never done. context: of every second step, which is then one of context.
     """
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     every = (1 if ahead else 10) * US
     now, corr = 0, 0
     for number in range(STEPS + 1):
         begin, free = now, 0
-        for name, us in kernels:
+        first = context if number % 2 else ()
+        for name, us in first or kernels:
             corr += 1
             trace.api(1, "cudaLaunchKernel", now, now + every, corr=corr)
             start = max(now + every + 2 * US, free)
@@ -37,7 +38,7 @@ def eager(kernels: Sequence[Kernel], *, ahead: bool = False) -> TraceBuilder:
             now += 2 * every
         end = max(now, free) + 5 * US
         trace.api(1, "cudaStreamSynchronize", now, end)
-        trace.range(1, label(number), begin, end)
+        trace.range(1, label(number, *((1, 100, 0) if first else ())), begin, end)
         now = end
     return trace
 
@@ -93,6 +94,14 @@ def test_a_chain_that_is_a_part_of_a_longer_one_is_not_advised_too(tmp_path):
     assert fuse.kernels == [name for name, _ in long] and fuse.count_per_step == 3
     assert fuse.ns == pytest.approx(30 * US)
     assert fuse.before_ns - fuse.after_ns == pytest.approx(3 * 2 * 20 * US, abs=US)
+
+
+def test_a_chain_is_counted_in_the_phase_that_is_replayed(tmp_path):
+    """Steps of context hold the chain three times and take most of the time, those of generation hold it once."""
+    one = [("sm90_gemm", 8), ("add_elementwise_kernel", 3), ("rms_norm_kernel", 4)]
+    (fuse,) = of_kind(shown(eager(one, context=one * 3), tmp_path), "fuse")
+    assert fuse.phase == "context" and fuse.count_per_step == 3
+    assert fuse.ns == pytest.approx(21 * US)
 
 
 def test_a_chain_is_counted_where_a_longer_one_holds_it(tmp_path):
