@@ -623,6 +623,22 @@ def test_all_sentences_are_filled_in() -> None:
     assert told.findings[0].next.startswith("profile the host code")
 
 
+@pytest.mark.parametrize(
+    ("recorded", "title"),
+    [
+        (["captured", "captured"], "host code that no NVTX range covers"),
+        (["captured", "not_captured"], "host code that no NVTX range covers"),
+        (["not_captured", "not_captured"], "host work"),
+    ],
+)
+def test_where_no_ranges_were_recorded_none_is_missed(recorded: list[str], title: str) -> None:
+    bare = finding("host_work", 88.6, where={"range": "outside any range"})
+    coverage = m.Coverage(*[{"nvtx": one} for one in recorded])
+    told = with_words(result("regressed", seen(1_000, 1_092, 8, bare), bare, coverage=coverage))
+    assert told.findings[0].title == title
+    assert told.headline.why == f"+88.6 us of it: {title}."
+
+
 def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None:
     """Of 300 us the step gains 200, so waits take 100; a cause that went was not replayed."""
     grown = finding("memcpy", 300.0, without=m.Projected(1_300 * US, 1_100 * US, 1_000 * US, 1_200 * US, [1]))

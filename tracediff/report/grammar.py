@@ -282,7 +282,7 @@ PATTERNS: dict[str, str] = {
     "idle_dependency": "launched work waits for a stream, event or peer",
     "idle_other_stream": "launched work waits for another stream, event or peer",
     "idle_in_order": "launched work waits in stream order or for an event",
-    "idle_graph_internal": "gaps inside CUDA graphs launched",
+    "idle_graph_internal": "gaps inside CUDA graphs",
     "idle_launch_api": "launch calls",
     "idle_copies": "copying calls",
     "idle_memsets": "memset calls",

@@ -25,6 +25,9 @@ from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 def with_words(result: Result) -> Result:
     """The result with its sentences."""
+    coverage = (result.coverage.baseline, result.coverage.candidate)
+    if all(one.get("nvtx") == "not_captured" for one in coverage):
+        result = replace(result, findings=[_without_range(one) for one in result.findings])
     result = replace(result, findings=[_finding(one, result) for one in result.findings])
     return with_answers(replace(result, headline=headline(result), verdict_reason=reason(result)))
 
@@ -32,13 +35,15 @@ def with_words(result: Result) -> Result:
 def with_titles(report: Show) -> Show:
     """The report of one side with the titles of its idle time and the sentences of single steps."""
     host_only = report.coverage.baseline["kernels"] == "not_captured"
+    ranges = report.coverage.baseline.get("nvtx") != "not_captured"
+    placed = report.idle if ranges else [replace(one, range="") for one in report.idle]
     idle = [
         replace(
             one,
             title=idle_title(one, host_only=host_only),
             longest=one.longest and replace(one.longest, what=longest(one.longest.step, one.cause)),
         )
-        for one in report.idle
+        for one in placed
     ]
     told = [replace(one, text=advised(one)) for one in report.advice]
     report = with_sentences(replace(report, idle=idle, advice=told))
@@ -80,6 +85,11 @@ def longest(step: int | None, cause: str) -> str:
 
 
 # Findings.
+
+
+def _without_range(finding: Finding) -> Finding:
+    """Where no ranges were recorded, none says that a place lies in none."""
+    return replace(finding, where=replace(finding.where, range=None))
 
 
 def _finding(finding: Finding, result: Result) -> Finding:
