@@ -63,19 +63,20 @@ def _observed(
 
 
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest causes first; then what surely moved most the other way, which the change would hide."""
+    """The largest cause, then those that are more than noise, by size; then what surely moved most the other way, which the change would hide."""
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
     worth = abs(found.delta_ns) >= WORTH * phase.step_ns  # of less, only what is more than noise
     sizes = [(_size(one, found), one) for one in findings if one.cause != "batch_mix"]
     sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
+    sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
     least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, one in sizes:
-        if sign * size < least or len(parts) == FIRST or sum(part.share for part in parts) >= _EXPLAINED:
+        if len(parts) == FIRST or sum(part.share for part in parts) >= _EXPLAINED:
             break
-        if worth or one.level in SURE:
+        if sign * size >= least and (worth or one.level in SURE):
             parts.append(ObservedPart(one.rank, size, size / found.delta_ns))
     least = max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns)
     against = [
