@@ -120,3 +120,19 @@ def test_of_several_files_none_is_changed_by_a_failure_of_any_write(tmp_path: Pa
             )
         write_all(new, force=True)
         assert {path: path.read_bytes() for path in (tmp_path / str(nth)).iterdir()} == new
+
+
+def test_an_input_is_never_written_over(tmp_path: Path) -> None:
+    export, saved = tmp_path / "a.sqlite", tmp_path / "result.json"
+    export.write_bytes(b"SQLite format 3\0")
+    saved.write_text('{"format_version": 1, "kind": "show"}')
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(export)
+    for words in ([export], [f"main={export}"], [tmp_path], [f"{tmp_path}/*.sqlite"], [f"{export}:ms"]):
+        for output in (export, link):
+            with pytest.raises(TracediffError) as caught:
+                check_outputs([output], True, words)
+            assert caught.value.slug == "output-is-input"
+    check_outputs([saved, tmp_path / "new.html"], True, [tmp_path])  # results may lie beside the exports
+    with pytest.raises(TracediffError):
+        check_outputs([saved], True, [saved])

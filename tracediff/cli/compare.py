@@ -56,13 +56,18 @@ def compare(request: CompareRequest, output: Output, gating: Gating) -> None:
 
     policy = gating.read()
     words = os.fspath(request.baseline), os.fspath(request.candidate or "")
+    inputs = [
+        *filter(None, words),
+        *(path for paths in request.given().values() for path in paths),
+        gating.policy,
+    ]
     if request.candidate and (found := alone(*words)):
         kind = BY_NAME[found]
         refuse_without_steps(words[0], output, gating, kind, request.of_steps())
-        check(output, kind)
+        check(output, kind, inputs)
         write_outputs(report_alone(found, *words), output)
         return
-    check(output)
+    check(output, inputs=inputs)
     result = compare_request(
         request,
         keep=output.draws_steps,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -202,14 +203,19 @@ def not_of(name: str) -> set[str]:
     return formats if kind.cut else formats | {"top"}
 
 
-def check(output: Output, kind: Kind = COMPARISON) -> None:
-    """Raise now for what would stop a file of a report of this kind from being written after the work is done."""
+def check(
+    output: Output, kind: Kind = COMPARISON, inputs: Sequence[str | os.PathLike[str] | None] = ()
+) -> None:
+    """Raise now for what would stop a file of a report of this kind from being written after the work is done.
+
+    `inputs`: what the command reads, as it was given.
+    """
     from tracediff.report.write import check_folder, check_outputs
 
     for name in _FOLDERS & output.files.keys():
         check_folder(output.files[name])
     files = (path for name, given in output.outputs for path in _files(name, given, kind))
-    check_outputs(files, output.overwrite)
+    check_outputs(files, output.overwrite, [one for one in inputs if one is not None])
 
 
 def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:

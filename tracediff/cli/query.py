@@ -95,7 +95,7 @@ def query(
     from tracediff.report.write import check_outputs
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
-    check_outputs([path for path in (parquet, output) if path is not None], overwrite)
+    check_outputs([path for path in (parquet, output) if path is not None], overwrite, words[:-1])
     sides = sides_of(words[:-1])
     reading = replace(request.reading(), cached=True)
     bounds = generous(reading.memory_limit, reading.threads)

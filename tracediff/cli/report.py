@@ -37,9 +37,9 @@ def _render(result: Path, output: Output, gating: Gating) -> int:
     found = read_saved(result)
     kind = kind_of(found)
     if isinstance(found, Result):
-        check(output)
+        check(output, inputs=[result, gating.policy])
         return finish(found, output, policy)
     refuse_without_steps(result.name, output, gating, kind)
-    check(output, kind)
+    check(output, kind, [result])
     write_outputs(found, output)
     return 0

@@ -12,6 +12,7 @@ from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.recognise import counted
+from tracediff.report.write import refuse_input
 
 
 @click.command()
@@ -40,6 +41,7 @@ def scrub(source: Path, target: Path, overwrite: bool, keep_tables: tuple[str, .
     IN may be a bundle of `tracediff capture`: OUT is then a folder, a bundle with packed exports, without command
     lines, logs and benchmark reports.
     """
+    refuse_input(target, [source])
     if is_bundle(source):
         _bundle(source, target, keep_kpi)
         return

@@ -6,7 +6,7 @@ import click
 
 from tracediff.cli.options import Grouped, progress, takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
-from tracediff.request import ShowRequest
+from tracediff.request import ShowRequest, paths
 
 
 @click.command(
@@ -32,5 +32,5 @@ def show(request: ShowRequest, output: Output) -> None:
     """
     from tracediff.session import show_request
 
-    check(output, BY_NAME["show"])
+    check(output, BY_NAME["show"], [request.capture, *paths(request.kpi)])
     write_outputs(show_request(request, keep=output.draws_steps, progress=progress(output.quiet)), output)

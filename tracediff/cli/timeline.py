@@ -51,7 +51,7 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
     from tracediff.request import word
     from tracediff.session import selected
 
-    check_outputs([output], overwrite)
+    check_outputs([output], overwrite, [one for one in (request.baseline, request.candidate) if one])
     *files, _ = resolve_pair(str(request.baseline), word(request.candidate))
     before, after = selected(files, request.selections())
     shown = read_paired_runs(

@@ -34,5 +34,5 @@ def what_if(request: WhatIfRequest, output: Output) -> None:
     """
     from tracediff.session import what_if_request
 
-    check(output, BY_NAME["what-if"])
+    check(output, BY_NAME["what-if"], [request.capture])
     write_outputs(what_if_request(request, progress=progress(output.quiet)), output)

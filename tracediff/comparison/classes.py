@@ -137,7 +137,10 @@ def _name(members: tuple[int, ...], bags: Floats, steps: Floats, kernels: list[s
     if not alone.any():
         return f"{STEP}-of-{round(mean.sum())}-launches"
     words = re.findall(r"\w+", parse(kernels[int(alone.argmax())]).function, re.ASCII)
-    return f"{STEP}-with-{(words or ['kernel'])[-1][:_LETTERS]}"
+    word = (words or ["kernel"])[-1]
+    if len(word) > _LETTERS:
+        word = word[: _LETTERS + 1].rpartition("_")[0] or word[:_LETTERS]
+    return f"{STEP}-with-{word}"
 
 
 def _groups(klass: Ints, side: Ints, steps: Floats, share: Floats) -> list[_Group]:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar
-from tracediff.formats.bundle import Bundle, SideName, is_bundle, read_bundle, read_manifest
+from tracediff.formats.bundle import MANIFEST, Bundle, SideName, is_bundle, read_bundle, read_manifest
 from tracediff.formats.files import missing
 from tracediff.formats.kineto import is_trace_name, rank_of
 from tracediff.formats.recognise import Kind, counted, recognise, refuse_other
@@ -151,6 +151,35 @@ def _side_of(label: str, path: Path, entries: Sequence[Path]) -> SideFiles:
             *_not_taken(path, runs, entries),
         ),
     )
+
+
+def is_given(path: Path, words: Iterable[str]) -> bool:
+    """Whether a file is one that words of the command line name, or an input in a folder that they name.
+
+    A saved result in such a folder is an output.
+    """
+    if not path.is_file():
+        return False
+    for word in words:
+        for text in {word, *(part for part in own_label(word)[1].split(","))}:
+            named = (text, text.partition(":")[0])  # FILE:COLUMN:UNIT
+            found = [Path(one) for name in named for one in (name, *glob(name))]  # noqa: PTH207 as in `resolve`
+            if any(one.exists() and _holds(one, path) for one in found):
+                return True
+    return False
+
+
+def _holds(given: Path, path: Path) -> bool:
+    if not given.is_dir():
+        return given.samefile(path)
+    if not path.resolve().is_relative_to(given.resolve()):
+        return False
+    try:
+        kind = recognise(path)
+    except TracediffError:
+        return True  # a damaged one
+    is_input = kind is not None and not kind.slug.endswith("result")
+    return is_input or path.name == MANIFEST or (path.suffix == ".parquet" and columnar.is_folder(given))
 
 
 def split_label(word: str) -> tuple[str, Path]:

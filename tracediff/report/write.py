@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tracediff.errors import TracediffError
+from tracediff.formats.inputs import is_given
 
 
 def _special(path: Path) -> bool:
@@ -40,10 +41,16 @@ def _check_writable(path: Path, folder: Path) -> None:
         )
 
 
-def check_outputs(paths: Iterable[Path | str], force: bool = False) -> None:
-    """Raise now for what would stop a file from being written after the work is done."""
+def check_outputs(
+    paths: Iterable[Path | str], force: bool = False, inputs: Sequence[str | os.PathLike[str]] = ()
+) -> None:
+    """Raise now for what would stop a file from being written after the work is done.
+
+    `inputs`: words of the command line; what they name is never written over, whatever `force` says.
+    """
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
+        refuse_input(path, inputs)
         _check(path, force)
         if _special(path):
             continue
@@ -54,6 +61,14 @@ def check_outputs(paths: Iterable[Path | str], force: bool = False) -> None:
             )
         seen[real] = path
         _check_writable(path, path.parent)
+
+
+def refuse_input(path: Path, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Raise where an output would be written over what the command reads."""
+    if is_given(path, map(os.fspath, inputs)):
+        raise TracediffError(
+            "output-is-input", f"{path} is an input of this command", fix="another name for the output"
+        )
 
 
 def check_folder(path: Path | str) -> None:
