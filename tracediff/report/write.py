@@ -65,7 +65,7 @@ def check_outputs(
 
 def refuse_input(path: Path, inputs: Sequence[str | os.PathLike[str]]) -> None:
     """Raise where an output would be written over what the command reads."""
-    if is_given(path, map(os.fspath, inputs)):
+    if is_given(path, [os.fspath(one) for one in inputs]):
         raise TracediffError(
             "output-is-input", f"{path} is an input of this command", fix="another name for the output"
         )
