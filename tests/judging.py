@@ -8,18 +8,23 @@ from msgspec.structs import replace
 
 from tracediff.comparison import gates
 from tracediff.model import GateOutcome, Gates, Result
-from tracediff.report.gate_words import with_messages, worded
+from tracediff.report.gate_words import with_messages
 
 
 def judge(gate: gates.Gate, result: Result) -> GateOutcome:
     """The outcome of a gate with its message."""
-    return worded(gates.judge(gate, result))
+    return _worded(Gates([gates.judge(gate, result)]), result).outcomes[0]
 
 
 def judge_all(policy: gates.Policy, result: Result, today: date) -> Gates:
     """Those of a policy, with their messages."""
-    found = gates.judge_all(policy, result, today)
-    return replace(found, outcomes=list(map(worded, found.outcomes)))
+    return _worded(gates.judge_all(policy, result, today), result)
+
+
+def _worded(found: Gates, result: Result) -> Gates:
+    said = with_messages(replace(result, gates=found)).gates
+    assert said is not None
+    return said
 
 
 def judged(policy: gates.Policy, result: Result, today: date) -> Result:

@@ -135,11 +135,12 @@ def test_ranges_that_a_pattern_does_not_match_are_named(tmp_path):
 def test_what_was_not_captured_passes_no_gate(tmp_path):
     """No kernels and no CUDA calls: their counts are not zero, they are not known."""
     result = compare(side("baseline", hosts(), tmp_path), side("candidate", hosts(), tmp_path))
-    for metric in ("launches", "graph_launches", "kernels", "syncs"):
-        told = judge(parse_gate(f"{metric}:+1"), result)
-        assert (told.outcome, told.message, told.delta) == (
-            "inconclusive", f"{metric} were not captured on both sides", None,
-        )  # fmt: skip
+    for metric in ("launches", "graph_launches", "kernels", "copies", "copied_bytes", "syncs", "kernel:gemm"):
+        told = judge(parse_gate(f"{metric}:+1{'us' * (':' in metric)}"), result)
+        what = "kernels" if ":" in metric else metric
+        assert (told.outcome, told.delta) == ("inconclusive", None)
+        assert told.message.startswith(f"{what} were not captured on both sides. ")
+        assert told.message.endswith("Capture with -t cuda to see it")
 
 
 def test_kernels_are_not_looked_at_where_the_host_is_wanted(tmp_path):

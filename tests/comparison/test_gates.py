@@ -18,7 +18,7 @@ from tracediff.comparison.compare import Options
 from tracediff.comparison.gates import Policy, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
-from tracediff.model import CATEGORIES, ApiRow, KernelRow, KernelSide
+from tracediff.model import CATEGORIES, ApiRow, Coverage, KernelRow, KernelSide, Pair, VerdictFacts
 from tracediff.model.kernels import LaunchPhase, LaunchSide
 
 # Words
@@ -421,3 +421,61 @@ def test_the_gate_of_the_step_is_of_the_first_sentence_whatever_the_mean_does(re
     assert judge(parse_gate("step:+5%"), slower).outcome == "passed"
     unsaid = msgspec.structs.replace(slower, verdict="inconclusive")
     assert judge(parse_gate("step:+3%"), unsaid).outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "gate", ["copies:+0", "copied_bytes:+0", "kernels:+0", "launches:+0", "kernel:nvjet:+1us", "compute:+1%"]
+)
+def test_graphs_without_nodes_pass_no_gate_on_what_they_may_hold(gate, results):
+    """Some kernels and copies were recorded, but none of those in CUDA graphs; calls were."""
+    same = results["same"]
+    bare = msgspec.structs.replace(
+        same,
+        coverage=Coverage(same.coverage.baseline, {**same.coverage.candidate, "graphs": "not_captured"}),
+    )
+    told = judge(parse_gate(gate), bare)
+    assert (told.outcome, told.delta) == ("inconclusive", None)
+    assert (
+        "CUDA graph nodes: not captured on the candidate. Capture with --cuda-graph-trace=node"
+        in told.message
+    )
+    assert judge(parse_gate("syncs:+0"), bare).outcome == "passed"
+
+
+@pytest.mark.parametrize(("runs", "outcome"), [(1, "inconclusive"), (2, "failed")])
+def test_causes_that_carry_the_verdict_fail_no_gate_of_one_run(runs, outcome, results):
+    """The step takes 60 us more, 50 of them by a likely cause, and a repeat would show -5 us or more."""
+    slower = said(results["single"], delta_ns=60_000.0, ci_low_ns=-5_000.0, ci_high_ns=125_000.0)
+    carried = msgspec.structs.replace(
+        slower,
+        verdict="likely_regressed",
+        verdict_facts=VerdictFacts("part", slower.observed.phase, carried_ns=50_000.0),
+        step=msgspec.structs.replace(slower.step, runs=Pair(runs, runs)),
+    )
+    told = judge(parse_gate("step:+20us"), carried)
+    assert told.outcome == outcome
+    last = {1: "but a repeat may show only -5.0 us", 2: "+50.0 us of it more than noise"}
+    assert told.message.endswith(last[runs])
+
+
+def test_a_policy_that_lets_noise_pass_says_so(results):
+    policy = Policy((parse_gate("step:+1%"),), pass_inconclusive=True, source="tracediff.toml")
+    (told,) = judge_all(policy, results["single"], date(2026, 1, 1)).outcomes
+    assert told.outcome == "inconclusive"
+    assert told.message.endswith('; tracediff.toml lets it pass (inconclusive = "pass")')
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("step:+3%,copies:+1", "it holds several gates"),
+        ("kernel:gemm:+3%, step:+1%", "it holds several gates"),
+        ("step:+3", "step is a time, and '+3' has no unit"),
+        ("kernels:+1us", "kernels is a count, and '+1us' a time"),
+        ("step:-3%", "'-3%' is no limit"),
+    ],
+)
+def test_what_is_wrong_in_a_gate_is_said(text, why):
+    with pytest.raises(TracediffError) as refused:
+        parse_gate(text)
+    assert refused.value.slug == "bad-gate" and why in str(refused.value)

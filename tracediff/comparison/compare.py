@@ -130,7 +130,8 @@ def compare(
     compared = frame.compared.filter(pl.col("side") < 2)
 
     standardised = side_by_side(sides, frame, measured.waits, with_gil=with_gil, kernels=kernels)
-    phases = _of_phases(measured, judged, phases_of(measured, tables.phases(standardised), verdicts, spoken))
+    phases = phases_of(measured, tables.phases(standardised), verdicts, spoken, (verdict, facts))
+    phases = _of_phases(measured, judged, phases)
     launch = tables.launch(
         standardised,
         (accounting.baseline, accounting.candidate),

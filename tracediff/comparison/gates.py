@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from tracediff.model import GateFacts, GateOutcome, Gates, GateWaiver, Outcome, 
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
+_SEVERAL = re.compile(r":\+\d[\d.]*(?:%|ns|us|ms|s|)\s*,")  # a whole gate, and a comma behind it
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -44,22 +45,32 @@ def parse_gate(text: str, severity: Severity = "error") -> Gate:
     """Raises `TracediffError` (bad-gate, bad-measure). The limit follows the last colon: names of kernels hold colons."""
     metric, _, given = text.strip().rpartition(":")
     limit = _LIMIT.match(given)
-    measure = parse(metric) if metric and limit else None
-    if (
-        not measure
-        or not limit
-        or (limit["unit"] not in ("", "%") if measure.unit == "count" else not limit["unit"])
-    ):
-        raise TracediffError(
-            "bad-gate",
-            f"{text!r} is no MEASURE:+LIMIT",
-            fix="for example step:+5%, gil@_schedule:+50us, kernel:fmha:+3% or launches:+10: times are limited in %, ns, us, ms or s, "
-            "counts in % or in no unit",
-            exit_code=2,
+    if not metric or not given:
+        raise _bad_gate(text, "a measure, a colon and a limit are needed")
+    if _SEVERAL.search(metric):
+        raise _bad_gate(
+            text, "it holds several gates: repeat the option, or the line of the policy, for each"
         )
+    if not limit:
+        raise _bad_gate(text, f"{given!r} is no limit")
+    measure = parse(metric)
+    if measure.unit == "count" and limit["unit"] not in ("", "%"):
+        raise _bad_gate(text, f"{metric} is a count, and {given!r} a time")
+    if measure.unit != "count" and not limit["unit"]:
+        raise _bad_gate(text, f"{metric} is a time, and {given!r} has no unit")
     unit, value = limit["unit"], float(limit["value"])
     scaled = value / 100 if unit == "%" else value * _UNITS.get(unit, 1.0)
     return Gate(text, measure, scaled, unit == "%", severity)
+
+
+def _bad_gate(text: str, why: str) -> TracediffError:
+    return TracediffError(
+        "bad-gate",
+        f"{text!r} is no MEASURE:+LIMIT: {why}",
+        fix="for example step:+5%, gil@_schedule:+50us, kernel:fmha:+3% or launches:+10: times are limited in %, ns, us, ms or s, "
+        "counts in % or in no unit",
+        exit_code=2,
+    )
 
 
 def judge(gate: Gate, result: Result) -> GateOutcome:
@@ -138,7 +149,7 @@ class _Policy(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
     fail_on: list[str] = []
     warn_on: list[str] = []
-    inconclusive: Literal["fail", "pass"] = "fail"
+    inconclusive: str = "fail"  # or "pass"
     waiver: list[_Waiver] = []
 
 
@@ -169,6 +180,8 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
         if table is None:
             raise ValueError("there is no [tool.tracediff]")
         found = msgspec.convert(table, _Policy)
+        if found.inconclusive not in ("fail", "pass"):
+            raise ValueError(f'inconclusive is "fail" or "pass", not {found.inconclusive!r}')
     except ValueError as error:
         raise TracediffError(
             "bad-policy", f"{path.name}: {error}", fix="see docs/gate.md", exit_code=2

@@ -52,9 +52,11 @@ QUANTILES = ("p50", "p90", "p99")
 # Sums of categories: their name -> the categories.
 SUMS = {"idle": IDLE, "busy": BUSY}
 # What is counted -> the kinds of trace that it is counted in: without one of them there is no count, not even none.
+# A graph of which no node was recorded may hold kernels and copies.
 _COUNTED_IN = {
-    "launches": ("cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
-    "kernels": ("kernels",), "copies": ("memcpy",), "copied_bytes": ("memcpy",), "syncs": ("cuda_api",),
+    "launches": ("graphs", "cuda_api", "kernels"), "graph_launches": ("cuda_api", "kernels"),
+    "kernels": ("graphs", "kernels"), "copies": ("graphs", "memcpy", "kernels"),
+    "copied_bytes": ("graphs", "memcpy", "kernels"), "syncs": ("cuda_api",),
 }  # fmt: skip
 COUNTS = tuple(_COUNTED_IN)
 PHASES = ("generation", "context", "mixed", STEP)
@@ -105,6 +107,15 @@ class Measure:
     def categories(self) -> tuple[str, ...]:
         """The categories of the accounting that it sums; none of a measure that is no such sum."""
         return SUMS.get(self.quantity, (self.quantity,) if self.quantity in CATEGORIES else ())
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The kinds of trace without which there is no such measure; the one to record first stands first."""
+        if self.quantity in COUNTS:
+            return _COUNTED_IN[self.quantity]
+        if self.quantity == KERNEL or (self.categories and set(self.categories) <= set(BUSY)):
+            return _COUNTED_IN["kernels"]
+        return (CAUSES[self.quantity].needs,) if self.quantity in CAUSES else ()
 
     def at(self, names: Iterable[str]) -> bool:
         """Whether a place is the measure's. `names`: of its range, thread, holder, CUDA functions.
@@ -255,7 +266,7 @@ def _measured(measure: Measure, result: Result) -> Measured | str:
     if measure.quantity == KERNEL:
         return _kernel(measure, result)
     if measure.quantity == STEP:
-        return _of_phase(phase) if phase else _step(result)
+        return _of_phase(phase, result) if phase else _step(result)
     if measure.quantity == RESPONSE:
         return (
             _work([row for row in result.threads if row.role in RESPONSE_ROLES])
@@ -268,7 +279,7 @@ def _measured(measure: Measure, result: Result) -> Measured | str:
         return f"the result holds no accounting of {measure.phase} steps"
     if measure.place:
         return _at_place(measure, books, result)
-    return _category(measure, books)
+    return _category(measure, books, result)
 
 
 def _of_benchmark(measure: Measure, result: Result) -> Measured | str:
@@ -285,11 +296,12 @@ def _of_benchmark(measure: Measure, result: Result) -> Measured | str:
     )
 
 
-def _category(measure: Measure, books: Accounting) -> Measured | str:
+def _category(measure: Measure, books: Accounting, result: Result) -> Measured | str:
     names = measure.categories
     if measure.quantity in SUMS:
         names = tuple(name for name in names if name in books.delta)
-    if not names or not all(name in books.delta for name in names):
+    bare = set(names) <= set(BUSY) and _lacks(measure, result)
+    if bare or not names or not all(name in books.delta for name in names):
         return f"{measure.quantity} was not measured on both sides"
     return Measured(
         sum(books.baseline.get(name, 0.0) for name in names),
@@ -408,19 +420,17 @@ def no_such_place(measure: Measure, places: Sequence[str], names: Iterable[str])
 
 def _step(result: Result) -> Measured:
     """The change that the first sentence is of."""
-    found, facts = result.observed, result.verdict_facts
-    measured = _of_step(
-        found, result.verdict, f"mean {_step_of(found.phase)}" if found.of == "mean" else STEP
-    )
-    if result.verdict not in _SLOWER or found.ci_low_ns > 0:
-        return measured
-    carried = max(facts.carried_ns or 0.0, 0.0)
-    return replace(measured, sure=carried, least=carried)
+    found = result.observed
+    of = f"mean {_step_of(found.phase)}" if found.of == "mean" else STEP
+    return _of_step(found, result.verdict, of, result.verdict_facts.carried_ns)
 
 
-def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str) -> Measured:
+def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str, carried: float | None) -> Measured:
+    """Of a step whose interval holds 0 the causes that carry its verdict are more than noise; a repeat would show the end of the interval."""
     level: Evidence | None = "likely" if verdict in _SLOWER else None
     sure, least = _sure([(level, found.delta_ns, found.ci_low_ns, found.ci_high_ns)])
+    if level and found.ci_low_ns <= 0:
+        sure, least = max(carried or 0.0, 0.0), found.ci_low_ns
     unseen = (found.ci_high_ns - found.ci_low_ns) / 2
     return Measured(
         found.baseline_ns, found.delta_ns, sure, least, unseen, found.ci_low_ns, found.ci_high_ns, of=of
@@ -431,20 +441,27 @@ def _step_of(phase: str) -> str:
     return f"{phase} {STEP}" if phase not in ("", STEP) else STEP
 
 
-def _of_phase(phase: Phase) -> Measured | str:
+def _of_phase(phase: Phase, result: Result) -> Measured | str:
     """The typical step of a phase; its mean where rare steps hold the change, as in the first sentence."""
     of_mean = phase.verdict_of == "mean"
     found = phase.mean if of_mean else phase.typical
     if found is None:
         return f"{phase.phase} steps were not compared"
-    return _of_step(found, phase.verdict, f"mean {_step_of(phase.phase)}" if of_mean else phase.phase)
+    of = f"mean {_step_of(phase.phase)}" if of_mean else phase.phase
+    carried = result.verdict_facts.carried_ns if result.verdict_facts.phase == phase.phase else None
+    return _of_step(found, phase.verdict, of, carried)
+
+
+def _lacks(measure: Measure, result: Result) -> bool:
+    """Whether a side did not capture what the measure needs."""
+    sides = result.coverage.baseline, result.coverage.candidate
+    return any(side.get(kind) == "not_captured" for kind in measure.needs for side in sides)
 
 
 def _count(measure: Measure, result: Result) -> Measured | str:
     """A count per step. Counted, not estimated: no test applies."""
     quantity = measure.quantity
-    coverage = result.coverage.baseline, result.coverage.candidate
-    if any(side.get(kind) == "not_captured" for kind in _COUNTED_IN[quantity] for side in coverage):
+    if _lacks(measure, result):
         return f"{quantity} were not captured on both sides"
     of: Launch | LaunchPhase | None = result.launch
     if measure.phase:
@@ -464,6 +481,8 @@ def _count(measure: Measure, result: Result) -> Measured | str:
 
 def _kernel(measure: Measure, result: Result) -> Measured | str:
     """All kernels that bear the name, on either side, and what replaced them: a kernel that was replaced stays in its gate."""
+    if _lacks(measure, result):
+        return "kernels were not captured on both sides"
     found = named_rows(measure.kernel, result.kernels)
     found += in_their_place(found, result.kernels)
     if all(result.kernels[one.number].match == "removed" for one in found):

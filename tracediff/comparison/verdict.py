@@ -470,9 +470,16 @@ def _from_others(values: Floats) -> Floats:
 
 
 def phases_of(
-    measured: Measured, rows: list[Phase], verdicts: Mapping[str, Mapping[str, Verdict]], spoken: Spoken
+    measured: Measured,
+    rows: list[Phase],
+    verdicts: Mapping[str, Mapping[str, Verdict]],
+    spoken: Spoken,
+    whole: tuple[Verdict, VerdictFacts],
 ) -> list[Phase]:
-    """The phases of the result with what was found of each. `rows`: their distributions."""
+    """The phases of the result with what was found of each. `rows`: their distributions; `whole`: its verdict, which a phase bears that carries it by its parts."""
+    verdict, facts = whole
+    if facts.basis == "part":
+        verdicts = {**verdicts, facts.phase: {**verdicts[facts.phase], spoken[facts.phase]: verdict}}
     known = {one.steps.phase: one for one in measured.phases}
     return [
         replace(row, **phase_fields(measured, known[row.phase], verdicts[row.phase], spoken[row.phase]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from tracediff.comparison.measures import parse
 from tracediff.model import GateOutcome, Result
-from tracediff.report import units
+from tracediff.report import units, words
 from tracediff.report.grammar import say
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
@@ -16,12 +17,23 @@ def with_messages(result: Result) -> Result:
     """The result with what its gates say; those that were stored with a result keep theirs."""
     if result.gates is None:
         return result
-    return replace(result, gates=replace(result.gates, outcomes=list(map(worded, result.gates.outcomes))))
+    outcomes = [
+        replace(one, message=_aside(one, _message(one), result)) if one.facts else one
+        for one in result.gates.outcomes
+    ]
+    return replace(result, gates=replace(result.gates, outcomes=outcomes))
 
 
-def worded(gate: GateOutcome) -> GateOutcome:
-    """The outcome with its message."""
-    return replace(gate, message=_message(gate)) if gate.facts else gate
+def _aside(gate: GateOutcome, text: str, result: Result) -> str:
+    """The message with what the result knows: how to capture what was not, and that its policy lets the gate pass."""
+    assert gate.facts is not None and result.gates is not None
+    if gate.facts.why == "not_measured":
+        lacks = list(filter(None, (words.missing(result, kind) for kind in parse(gate.metric).needs)))
+        text = say("gate_missing", text=text, missing=lacks[0].removesuffix(".")) if lacks else text
+    let = result.gates.pass_inconclusive and gate.severity == "error" and result.verdict != "not_comparable"
+    if let and gate.outcome == "inconclusive":
+        text = say("gate_let_pass", text=text, policy=result.gates.policy)
+    return text
 
 
 def _message(gate: GateOutcome) -> str:
