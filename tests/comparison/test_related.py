@@ -260,9 +260,9 @@ def test_kernels_take_in_what_moved_and_nothing_that_may_not_have():
         assert (len(found) == 1) is taken and found[0].level == ("likely" if taken else "exact")
 
 
-def part(kernel: str, delta: float, before: float, after: float) -> FindingPart:
+def part(kernel: str, delta: float, before: float, after: float, cause: str = "kernel_time") -> FindingPart:
     return FindingPart(
-        "kernel_time",
+        cause,
         Where(kernel=kernel),
         delta,
         delta,
@@ -291,8 +291,15 @@ def test_kernels_replace_others_where_some_go_and_others_come():
 @pytest.mark.parametrize(
     ("cause", "after", "rows", "said"),
     [
-        # 4 + 2 launches of a and b come to 3 of ab
-        ("kernel_fused", 60, [("a", -60, 4, 0), ("b", -20, 2, 0), ("ab", 40, 0, 3)], ("kernel_fused", "ab", (6, 3))),
+        # 4 + 4 launches of two rows come to 2 + 2
+        ("kernel_fused", 60, [("a", -60, 4, 2, "kernel_fused"), ("b", 20, 4, 2, "kernel_fused")], ("kernel_fused", "ab", (8, 4))),
+        # one launch became 3, but 7 of the 9 that came are others: the step launches more of everything
+        ("kernel_split", 150, [("a", 30, 1, 3, "kernel_split"), ("b", 20, 8, 15)], ("kernel_added", "a", (9, 18))),
+        ("kernel_split", 150, [("a", 20, 1, 3, "kernel_split"), ("b", 30, 8, 15)], ("kernel_added", "b", (9, 18))),
+        # what takes the time is launched less: what launches more does not name it
+        ("kernel_fused", 180, [("a", 70, 4, 2, "kernel_fused"), ("b", 10, 4, 8, "kernel_split")], ("kernel_time", "a", (4, 2))),
+        # as often as before
+        ("kernel_split", 180, [("a", 70, 4, 4), ("b", 5, 4, 8), ("c", 5, 4, 5, "kernel_split")], ("kernel_time", "a", (4, 4))),
         # as many launches: nothing is fused, others do the work
         ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", "ab", None)),
         # 2 launches come to 5: more of b where it takes longer, another time of a kernel where it does not

@@ -72,7 +72,8 @@ from tracediff.trace.threads import beside
 _LAUNCH_NS = 25_000
 _KERNEL_CAUSES = ("kernel_time", "kernel_fused", "kernel_split", "kernel_added", "kernel_removed")
 _NAMING = ("kernel_fused", "kernel_split")
-_SIGN = {"kernel_added": 1, "kernel_removed": -1}  # of the change of launches
+# of the change of launches
+_SIGN = {"kernel_added": 1, "kernel_removed": -1, "kernel_split": 1, "kernel_fused": -1}
 
 
 def related(
@@ -263,26 +264,29 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         both = before and after  # together they are neither new nor gone
         facts = replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)
-    more = after - before if one.cause == "kernel_split" else before - after
-    if more > 0:
-        return replace(one, count=(before, after))
-    if not more:
+    if after == before:
         facts = replace(one.facts, match="replaced")
         return replace(one, cause="kernel_time", facts=facts, count=None)
-    counted = (after - before) * one.judged.delta > 0
+    changed = after - before
+    own = sum(map(_gain, (part for part in rows if part.cause == one.cause)))
+    # most of the launches that changed; where others have them, the step launches more or fewer of many kernels
+    if changed * _SIGN[one.cause] > 0 and own / changed >= MOSTLY:
+        return replace(one, count=(before, after))
+    most = max(every, key=lambda part: (part.delta_ns * one.judged.delta, part.where.kernel or ""))
+    facts, where = replace(one.facts, match=""), replace(one.where, kernel=most.where.kernel)
+    if _gain(most) * changed > 0 and changed * one.judged.delta > 0:
+        cause = "kernel_added" if changed > 0 else "kernel_removed"
+        return replace(one, cause=cause, where=where, facts=facts, count=(before, after))
+    # the number of launches is not what changed the time: a kernel of both sides takes another, or others do its work
+    count = most.count_baseline or 0.0, most.count_candidate or 0.0
+    if not all(count):
+        facts, count = replace(facts, match="mixed"), (before, after)
+    return replace(one, cause="kernel_time", where=where, facts=facts, count=count)
 
-    def gain(part: FindingPart) -> float:
-        launches = (part.count_candidate or 0.0) - (part.count_baseline or 0.0)
-        return launches * (after - before) if counted else part.delta_ns * one.judged.delta
 
-    most = max(rows, key=lambda part: (gain(part), part.where.kernel or ""))
-    return replace(
-        one,
-        cause="kernel_time" if not counted else "kernel_added" if after > before else "kernel_removed",
-        facts=replace(one.facts, match=""),
-        where=replace(one.where, kernel=most.where.kernel),
-        count=(before, after),
-    )
+def _gain(part: FindingPart) -> float:
+    """Launches per step that the candidate has more."""
+    return (part.count_candidate or 0.0) - (part.count_baseline or 0.0)
 
 
 def _same_change(one: Candidate, other: Candidate) -> bool:
@@ -504,8 +508,10 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
             zip(*(calls[name] for name in changed), strict=True) if changed else ((before,), (after,))
         )
         count = sum(one), sum(other)
-        # calls are counted by function, not by place: the waits of the place are its calls where as many came or went
-        if main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY:
+        # calls are counted by function, not by place: the waits of the place are its calls where as many came or went,
+        # and where it has no others, as those of synchronous copies
+        alike = main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY
+        if main.count and alike and main.count[0] - count[0] < MOSTLY:
             count = main.count
         counted = replace(
             main,

@@ -201,7 +201,8 @@ def named(finding: Finding) -> str:
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
     text = finding.where.kernel or ""
-    kernel = _with_others(finding, spoken(text))
+    first = text.partition(" + ")[0] if _several(finding) else text  # the others are counted
+    kernel = _with_others(finding, spoken(first))
     several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
     sides = [_first_of(side) for side in text.split(" -> ")]
     name = _kernels_named(finding, kernel, say(several, kernel=kernel), sides)
@@ -209,8 +210,10 @@ def named(finding: Finding) -> str:
 
 
 def is_counted(finding: Finding) -> bool:
-    """Whether the name of a cause says how many kernels it had and has."""
+    """Whether the name of a cause says how many kernels it had and has; not where several kernels take another time."""
     before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+    if finding.cause == "kernel_time" and finding.facts.match != "mixed" and _several(finding):
+        return False
     return finding.cause.startswith("kernel") and bool(before and after) and before != after
 
 
@@ -239,7 +242,7 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
         pattern = f"name_{_LATE[facts.late_rank.kind]}"
     elif f"{pattern}_{facts.match}" in PATTERNS:
         pattern += f"_{facts.match}"
-    elif cause == "kernel_time" and " -> " not in (finding.where.kernel or ""):
+    elif cause == "kernel_time" and (_several(finding) or " -> " not in (finding.where.kernel or "")):
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
     elif cause == "memcpy" and finding.evidence.count_baseline == 0:
         pattern += "_new"

@@ -16,8 +16,8 @@ from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = ("graph_kernels", "early", "streams", "workload", "kernel", "grid", "ranges", "calls")
-# These follow from others that are said: launches of graphs from the kernels in them.
-_FOLLOWS = {"graph_launches": "graph_kernels", "kernel": "workload", "grid": "workload", "ranges": "kernels"}
+# These follow from others that are said.
+_FOLLOWS = {"kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
 _SOME = 0.005  # launches per step: less is written as none
 
@@ -47,6 +47,8 @@ def brief_of(result: Result) -> list[str]:
     for one in mine:
         if len(said) == NAMED:
             break
+        if one.kind == "graph_launches" and "graph_kernels" in kinds and not (one.baseline and one.candidate):
+            continue  # of kernels that moved into graphs or out of them; another number of launches brings its kernels
         if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
             continue
         if said and (one.kind == "calls" or one.name == _MEMSET):
