@@ -145,6 +145,9 @@ def test_calls_are_counted_of_the_function_that_is_named():
     )
     (one,) = with_synchronisation([here], syncs(1, 9, cudaStreamSynchronize=(1, 9)))
     assert one.count == (0, 8)
+    # one wait more than calls on both sides is that for a synchronous copy
+    (one,) = with_synchronisation([replace(here, count=(2, 82))], syncs(1, 81, cudaStreamSynchronize=(1, 81)))
+    assert one.count == (1, 81)
     other = candidate(wait, "host_sync", where=Where(range="sample", api="cudaEventSynchronize"))
     assert with_synchronisation([other], counts) == [other]
 

@@ -400,6 +400,33 @@ def test_three_counts_of_the_phase_are_said_none_twice() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("launches", "said"),
+    [
+        ((5, 7), "graph launches 5 -> 7, 402 of 407 -> 484 of 491 kernels per step in CUDA graphs"),
+        ((0, 7), "402 of 407 -> 484 of 491 kernels per step in CUDA graphs"),  # there none went before
+    ],
+)
+def test_more_launches_of_graphs_are_said_before_the_kernels_that_they_bring(
+    launches: tuple[float, float], said: str
+) -> None:
+    rows = [
+        counted("graph_kernels", 402, 484, baseline_of=407, candidate_of=491), counted("graph_launches", *launches),
+    ]  # fmt: skip
+    assert headline(result("regressed", seen(1_000, 1_092, 8), structure=rows)).counts == f"By count: {said}."
+
+
+def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_count() -> None:
+    """Two kernels of attention became one that takes longer; those of a GEMM split."""
+    kernels = "flash + lean -> fmha", "gemm -> a + b"
+    parts = [m.FindingPart("kernel_time", m.Where(kernel=one), 1.0, 1.0, 1.0, "exact") for one in kernels]
+    counts = m.FindingEvidence("", [], count_baseline=16, count_candidate=8)
+    one = finding("kernel_time", 980.0, where={"kernel": kernels[0]}, parts=parts)
+    one = msgspec.structs.replace(one, evidence=counts)
+    assert named(one) == "slower kernels (flash and 1 more kernel)"
+    assert title(one).endswith(", 16 -> 8 per step")
+
+
 # Would it repeat
 
 

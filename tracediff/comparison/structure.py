@@ -39,7 +39,7 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_launches", "graph_kernels", "early", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
+    "workload", "graph_kernels", "graph_launches", "early", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")

@@ -33,7 +33,7 @@ def brief_of(result: Result) -> list[str]:
     ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
-    mine = _without_retuned(mine)
+    mine = _graphs_first(_without_retuned(mine))
     kinds = {one.kind for one in mine}
     alike = _alike(result) if "kernel" in kinds else set()
     causes = [
@@ -47,8 +47,6 @@ def brief_of(result: Result) -> list[str]:
     for one in mine:
         if len(said) == NAMED:
             break
-        if one.kind == "graph_launches" and "graph_kernels" in kinds and not (one.baseline and one.candidate):
-            continue  # of kernels that moved into graphs or out of them; another number of launches brings its kernels
         if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
             continue
         if said and (one.kind == "calls" or one.name == _MEMSET):
@@ -83,6 +81,14 @@ def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:
         if one.kind == "kernel":
             more[_own(one.name)] += one.candidate - one.baseline
     return [one for one in rows if one.kind != "kernel" or abs(more[_own(one.name)]) >= _SOME]
+
+
+def _graphs_first(rows: list[StructureRow]) -> list[StructureRow]:
+    """Another number of graph launches brings its kernels; where one side has none, the kernels in graphs say so."""
+    graphs = [one for one in rows if one.kind == "graph_launches"]
+    moved = any(one.kind == "graph_kernels" for one in rows)
+    first = [one for one in graphs if not moved or (one.baseline and one.candidate)]
+    return [*first, *(one for one in rows if one not in graphs)]
 
 
 def _alike(result: Result) -> set[str]:
