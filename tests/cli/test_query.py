@@ -164,3 +164,11 @@ def test_dates_that_no_calendar_holds(run, good, form):
     out = answered(run("query", good, f"SELECT {far}, {inside}, DATE '2026-02-03' AS h", form))
     for said in ("290000-01-01", "infinity", "5000000-01-01", "0044-03-15 (BC)", "2026-02-03"):
         assert said in out
+
+
+def test_texts_that_differ_are_not_cut_until_they_read_alike():
+    from tracediff.report.query import _cut
+
+    alike = [f"{'a' * 60}{number}{'b' * 60}" for number in range(2)]
+    assert _cut(alike, 40) == alike
+    assert _cut(alike[:1] * 2, 40) == ["a" * 26 + "…" + "b" * 13] * 2

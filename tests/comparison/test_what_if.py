@@ -154,8 +154,8 @@ def test_a_projection_of_runs_together(tmp_path):
     ("given", "edit"),
     [
         ({"without": ["launch"]}, Scale(("launch_api",), 0.0)),
-        ({"without": ["kernel:fmha"]}, Scale(("compute", "comm"), 0.0, kernel="fmha")),
-        ({"scale": ["fmha*=0.5"]}, Scale(("compute", "comm"), 0.5, kernel="fmha*")),
+        ({"without": ["kernel:fmha"]}, Scale(("compute", "comm", "memcpy"), 0.0, kernel="fmha")),
+        ({"scale": ["fmha*=0.5"]}, Scale(("compute", "comm", "memcpy"), 0.5, kernel="fmha*")),
         ({"scale": ["gil=2"]}, Scale(("gil_wait",), 2.0)),
         ({"fuse": ["a + b=0.9"]}, Fuse(("a", "b"), 0.9)),
         ({"graph": True}, Graph()),

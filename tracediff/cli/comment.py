@@ -101,7 +101,7 @@ def comment(
         raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
     forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
     if forge is None and not dry_run:
-        raise click.UsageError("--github or --gitlab?")
+        raise click.UsageError("--github or --gitlab? --dry-run prints the comment without either")
     found = {name: judge(policy, read_result(path)) for name, path in _named(results).items()}
     folders = {name: f"{number}/" for number, name in enumerate(found, 1)} if len(found) > 1 else {}
     shown = {

@@ -45,8 +45,6 @@ def init(github: bool, gitlab: bool, overwrite: bool) -> None:
         chosen.insert(0, _POLICY)
     files = {Path(place): (text(name), edit) for name, place, edit in chosen}
     kept = [] if overwrite else [path for path in files if path.exists()]
-    if len(kept) == len(files):  # nothing is missing
-        check_outputs(files, overwrite)
     for path in kept:
         say(f"{path} is there and stays (-f overwrites it)", err=False)
         del files[path]

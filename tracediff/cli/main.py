@@ -55,6 +55,12 @@ GROUPS = {
 _ONE_SIDE = (
     "A side of several runs is one argument: quote the pattern, 'runs/base_*.sqlite', or give the folder"
 )
+# Options that people try where there is none of the name.
+_SIDES = "the sides are arguments: tracediff compare BASELINE CANDIDATE"
+_KERNEL = (
+    "tracediff compare A B --kernel NAME, or tracediff query CAPTURE \"FROM kernel WHERE name LIKE '%NAME%'\""
+)
+_OF_OPTION = {"--baseline": _SIDES, "--candidate": _SIDES, "--kernel": _KERNEL}
 _OBJECTS = 50_000  # made and not freed between two collections of garbage
 
 
@@ -148,12 +154,15 @@ def main() -> None:
     except SystemExit:
         raise
     except click.ClickException as error:
+        fix = _way_on(error) if isinstance(error, click.UsageError) else ""
+        if isinstance(error, click.NoSuchOption) and fix:
+            error = click.NoSuchOption(error.option_name, ctx=error.ctx)  # without names spelled alike
         shown = io.StringIO()
         error.show(file=shown)
         for line in shown.getvalue().splitlines():
             say(line)
-        if isinstance(error, click.UsageError) and _written_out(error):
-            say(f"  fix: {_ONE_SIDE}")
+        if fix:
+            say(f"  fix: {fix}")
         sys.exit(error.exit_code)
     except BaseException as error:  # a panic of a library in Rust is no Exception
         if _interrupted(error):
@@ -180,10 +189,20 @@ def _run() -> None:
             sys.stdout.flush()
 
 
-def _written_out(error: click.UsageError) -> bool:
-    """Whether there are more captures than sides: a shell may have written a pattern out."""
+def _way_on(error: click.UsageError) -> str:
+    """What to do instead, where an error of click does not say it; '' of most."""
     command = error.ctx.info_name if error.ctx else None
-    return "unexpected extra argument" in error.message and command in GROUPS["Compare and look"]
+    if isinstance(error, click.BadOptionUsage) and error.option_name in ("--fail-on", "--warn-on"):
+        return f"for example {error.option_name} step:+3%"
+    if isinstance(error, click.NoSuchOption):
+        return _OF_OPTION.get(error.option_name, "")
+    if "unexpected extra argument" not in error.message or command not in GROUPS["Compare and look"]:
+        return ""
+    # more captures than sides: another command takes two, or a shell has written a pattern out
+    one = (
+        f"tracediff compare A B takes two captures, {command} one. " if command in ("show", "what-if") else ""
+    )
+    return one + _ONE_SIDE
 
 
 def _fail(error: TracediffError) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -96,6 +97,8 @@ def query(
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     check_outputs([path for path in (parquet, output) if path is not None], overwrite, words[:-1])
+    if not os.path.exists(words[0]) and os.path.exists(words[-1]):  # noqa: PTH110 SQL may be too long for a path
+        raise click.UsageError("the SQL comes last: tracediff query CAPTURE [CAPTURE] SQL")
     sides = sides_of(words[:-1])
     reading = replace(request.reading(), cached=True)
     bounds = generous(reading.memory_limit, reading.threads)

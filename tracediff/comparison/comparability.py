@@ -15,10 +15,10 @@ from tracediff.execution.ladder import Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.model.common import CALLS_LOST
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.stats.workload import SHARED
 from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
-from tracediff.trace.periods import CALLS_LOST
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 Sides = tuple[Side, Side]

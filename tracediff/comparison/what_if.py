@@ -28,7 +28,6 @@ _MOST_FACTOR = 100.0  # a larger one is a slip of the hand
 # Half the range, 80 %: two captures of one program differ by their usual scatter, and a projection misses a part of what changes: of
 # what the step gains, measured on pairs in which the change was made (docs/nulls.md#what-if).
 _OF_STEP, _OF_GAIN, _Z = math.sqrt(2) * STEP, 0.15, 1.28
-_KERNELS = ("compute", "comm")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -104,7 +103,7 @@ def _scale(text: str, name: str, factor: float) -> Scale:
     if measure.phase or not (measure.categories or measure.quantity == KERNEL):
         raise _bad(text, "it is no cause and no kernel", "--without gil_wait@await_response")
     if measure.quantity == KERNEL:
-        return Scale(_KERNELS, factor, where, measure.kernel)
+        return Scale(BUSY, factor, where, measure.kernel)
     if measure.quantity in ("unattributed", *SUMS):
         raise _bad(text, f"of {measure.quantity} nothing can be replayed", "--without host_work@_schedule")
     if factor not in (0, 1) and measure.quantity == "host_sync":

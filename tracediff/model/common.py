@@ -9,6 +9,8 @@ import msgspec
 # The default of a field that a result with one side (`show`) does not have: JSON and tables leave it out.
 ABSENT: Any = msgspec.UNSET
 
+CALLS_LOST = "cuda-calls-lost"  # the slug of a warning: of a while no CUDA call was recorded
+
 Verdict = Literal[
     "improved",
     "regressed",

@@ -100,7 +100,7 @@ def what(result: Result) -> str:
     """Direction, step, before and after, change: as measured."""
     observed, candidate = result.observed, result.inputs.candidate.label
     if result.verdict_facts.basis == "identical":
-        return say("one_capture" if _one_capture(result) else "identical", candidate=candidate)
+        return say("one_capture" if one_capture(result) else "identical", candidate=candidate)
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
     prose = _unit(observed)
@@ -140,8 +140,10 @@ def what(result: Result) -> str:
     return say("stops", count=f"{stops.count}", **slots)
 
 
-def _one_capture(result: Result) -> bool:
-    """Whether both sides have the same files."""
+def one_capture(result: Result) -> bool:
+    """Whether both sides have the same files, and nothing else tells them apart."""
+    if result.verdict_facts.basis != "identical":
+        return False
     sides = (result.inputs.baseline, result.inputs.candidate)
     one, other = ({run.fingerprint for run in side.runs} for side in sides)
     return one == other and "" not in one

@@ -14,6 +14,7 @@ from tracediff.model import Change, Delta, Evidence, Pair, Phase, Result, Shares
 from tracediff.model.causes import SURELY
 from tracediff.model.common import Interval
 from tracediff.report import units, words
+from tracediff.report.first import one_capture
 from tracediff.report.grammar import say
 
 Kind = Literal["typical", "mean", "all"]
@@ -23,7 +24,8 @@ _ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mea
 class PhaseLine(msgspec.Struct, frozen=True):
     """One row; a text is '' where it says nothing of this row.
 
-    time_share, steps, runs: of both sides. first: the first sentence is of it. compared: not where a check forbids a comparison.
+    time_share, steps, runs: of both sides. first: the first sentence is of it. compared: not where a check forbids a comparison, or both sides are
+    one capture: what a repeat would show is not known of one run.
     """
 
     phase: str
@@ -73,11 +75,13 @@ def lines(result: Result) -> list[PhaseLine]:
         ]
     if result.verdict == "not_comparable":
         out = [replace(line, verdict=None, level=None, compared=False) for line in out]
+    if one_capture(result):
+        out = [replace(line, compared=False) for line in out]
     step, shown = result.step, scale(result)
     seen = {_both(line.change, shown) for line in out}
     if _both(step, shown) in seen:
         return out
-    compared = result.verdict != "not_comparable"
+    compared = result.verdict != "not_comparable" and not one_capture(result)
     whole = PhaseLine(
         "", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs), compared=compared
     )

@@ -28,23 +28,22 @@ _UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206
 def print_rows(frame: pl.DataFrame, console: Console, *, width: int | None, full: bool = False) -> None:
     """Print rows in aligned columns, or one value a line where they do not fit into `width` columns.
 
-    Texts are cut in their middle, in columns shorter than in lines, unless `full`; numbers never are. `width` None: any.
+    Texts are cut in their middle, in columns shorter than in lines, unless `full` or where they would read alike; numbers never are. `width` None: any.
     """
     heads = [visible(name) for name in frame.columns]
     numeric = [kind.is_numeric() for kind in frame.dtypes]
-    rows = list(zip(*(_cells(column) for column in frame.iter_columns()), strict=True))
-    shown = [
-        [
-            cell if full or is_number else _cut(cell, NAME)
-            for cell, is_number in zip(row, numeric, strict=True)
-        ]
-        for row in rows
+    columns = [_cells(column) for column in frame.iter_columns()]
+    in_columns = [
+        cells if full or is_number else _cut(cells, NAME)
+        for cells, is_number in zip(columns, numeric, strict=True)
     ]
+    shown = list(zip(*in_columns, strict=True))
     widths = [max(map(cell_len, column)) for column in zip(heads, *shown, strict=True)]
     if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
         _columns(heads, shown, widths, numeric, console)
     else:
-        _records(heads, [[cell if full else _cut(cell, TEXT) for cell in row] for row in rows], console)
+        in_lines = columns if full else [_cut(cells, TEXT) for cells in columns]
+        _records(heads, list(zip(*in_lines, strict=True)), console)
 
 
 def _columns(
@@ -100,8 +99,10 @@ def _float(value: float) -> str:
     return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _cut(cell: str, longest: int) -> str:
-    return cell if cell_len(cell) <= longest else shorten(cell, longest)
+def _cut(cells: list[str], longest: int) -> list[str]:
+    """The cells of a column, cut, unless what differs would then read alike."""
+    cut = [cell if cell_len(cell) <= longest else shorten(cell, longest) for cell in cells]
+    return cut if len(set(cut)) == len(set(cells)) else cells
 
 
 def csv(frame: pl.DataFrame) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracediff.model.causes import SURELY
+from tracediff.model.common import CALLS_LOST
 from tracediff.model.show import IdleCause, Show
 from tracediff.report import names, units, words
 from tracediff.report.causes import idle_named
@@ -66,7 +67,13 @@ def _between(report: Show, values: Sequence[float]) -> str:
 
 
 def sentence(report: Show) -> str:
-    """The first sentences: how long a step is, and where most of its idle time goes."""
+    """The first sentences: how long a step is, and where most of its idle time goes; before that, whether calls of it were lost."""
+    said = _sentence(report)
+    lost = any(note.slug == CALLS_LOST for note in report.warnings)
+    return say("show_lost", sentence=said) if lost else said
+
+
+def _sentence(report: Show) -> str:
     step = report.step
     length, whole = _length(report)
     cause = report.idle[0] if report.idle else None

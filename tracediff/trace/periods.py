@@ -22,6 +22,7 @@ from tracediff.formats.database import frame, release_memory, sql
 from tracediff.formats.selection import Selection
 from tracediff.kernels.names import is_communication
 from tracediff.model import Note
+from tracediff.model.common import CALLS_LOST
 from tracediff.trace.threads import Calls, Launches, distinct, ordered, read_calls
 from tracediff.trace.workloads import ALIKE, IN_ORDER, RECURS, heaviest_first, leaders
 
@@ -397,9 +398,6 @@ def _without_launch(
 
 _LOST = 0.1  # of a process's launches, and of the time that they take
 _IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
-
-
-CALLS_LOST = "cuda-calls-lost"
 
 
 def _unrecorded(capture: Capture) -> list[Note]:
