@@ -62,7 +62,7 @@ def _change(gate: GateOutcome) -> str:
         return ""
     text = say("gate_change", of=gate.facts.of, size=_amount(gate, gate.delta))
     if gate.baseline:
-        text = say("gate_percent", text=text, percent=_percent(gate.delta / gate.baseline))
+        text = say("gate_percent", text=text, percent=units.percent(gate.delta, gate.baseline))
     return " ".join(filter(None, (text, gate.facts.steps)))
 
 
@@ -76,8 +76,3 @@ def _amount(gate: GateOutcome, value: float, plus: str = "+") -> str:
     if max(abs(gate.delta or 0.0), gate.limit or 0.0) >= _MILLISECONDS:
         return f"{value / 1e6:{plus},.3f} ms"
     return f"{value / 1e3:{plus},.1f} us"
-
-
-def _percent(share: float) -> str:
-    """Without a sign where it rounds to nothing: the amount beside it may have either."""
-    return "0.0 %" if abs(share) < 0.0005 else f"{100 * share:+,.{int(abs(share) < 1)}f} %"

@@ -73,19 +73,13 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    if result.verdict == "not_comparable":
-        out = [replace(line, verdict=None, level=None, compared=False) for line in out]
-    if one_capture(result):
-        out = [replace(line, compared=False) for line in out]
     step, shown = result.step, scale(result)
     seen = {_both(line.change, shown) for line in out}
-    if _both(step, shown) in seen:
-        return out
-    compared = result.verdict != "not_comparable" and not one_capture(result)
-    whole = PhaseLine(
-        "", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs), compared=compared
-    )
-    return [*out, whole]
+    if _both(step, shown) not in seen:
+        out.append(PhaseLine("", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs)))
+    if result.verdict == "not_comparable":
+        return [replace(line, verdict=None, level=None, compared=False) for line in out]
+    return [replace(line, compared=False) for line in out] if one_capture(result) else out
 
 
 def main(result: Result) -> list[PhaseLine]:

@@ -41,7 +41,7 @@ _TITLE = 200  # letters of a name where it is pointed at
 _REFORMAT = "reformat"
 _NOTABLE = ("fused", "split", "regrouped", "added", "removed")
 _WORDS = {"added": "new", "removed": "gone"}
-_SURE = ("confirmed", "likely")
+SURE = ("confirmed", "likely")
 _NUMBER = re.compile(r"\d+")
 # A data type has the colour of its width: what moves to fewer bits is seen at once.
 _INKS = {
@@ -116,7 +116,7 @@ def rows(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
 def _bars(row: TrtexecRow, name: str) -> Bars:
     match = row.match if row.match in _NOTABLE else ""
     one, other = (_layers(side, reformat=row.reformat) for side in (row.baseline, row.candidate))
-    return Bars(name, match, (one, other), row.level in _SURE)
+    return Bars(name, match, (one, other), row.level in SURE)
 
 
 def _layers(side: TrtexecLayers | None, *, reformat: bool) -> list[Layer]:

@@ -41,7 +41,6 @@ MATCHES = {
     "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
-_SURE = ("confirmed", "likely")
 TERMS = grid("terms", ["", ""], [
     ["likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."],
     ["percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."],
@@ -187,7 +186,7 @@ def meaning(row: TrtexecRow) -> str:
 
 def notable(trtexec: Trtexec) -> list[TrtexecRow]:
     """The rows that say more than a time: those that changed beyond noise, or in what they are."""
-    return [row for row in trtexec.rows if row.level in _SURE or row.match in _NOTABLE or row.changes]
+    return [row for row in trtexec.rows if row.level in picture.SURE or row.match in _NOTABLE or row.changes]
 
 
 def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
@@ -198,7 +197,7 @@ def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
 def headline(trtexec: Trtexec) -> str:
     """The first sentences: the verdict, what changed, by how much, how sure; then the layer that changed most."""
     said = f"{VERDICTS[trtexec.verdict].word}: {trtexec.verdict_reason}"
-    row = next((row for row in trtexec.rows if row.level in _SURE), None)
+    row = next((row for row in trtexec.rows if row.level in picture.SURE), None)
     if row is None:
         return said
     like = [one for one in picture.blocks(trtexec, [name(row, 80) for row in trtexec.rows]) if one.sure]
