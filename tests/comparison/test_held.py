@@ -8,13 +8,14 @@ import pytest
 
 from tests.measuring import framed, step
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.held import Held, held
+from tracediff.comparison.held import Counted, Held, held, kinds_of
 
 
 def counted(frame: Frame, count: np.ndarray) -> Held | None:
     """What the steps hold of one item that occurs so often in each of them."""
     table = pl.DataFrame({"step": np.arange(len(count)), "item": 0, "count": count, "bytes": 0})
-    return held(frame, frame.phases[0], table.filter(pl.col("count") > 0), 1)
+    kind, rows = kinds_of(table.filter(pl.col("count") > 0), "step", len(count))
+    return held(frame, frame.phases[0], Counted([kind], rows), 1)
 
 
 def sides(common: int, steps: int = 20):

@@ -54,11 +54,28 @@ class Held(msgspec.Struct, frozen=True):
         return self.differs & (min(self.steps) >= CERTAIN)
 
 
-def held(frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, items: int) -> Held | None:
-    """What the steps of a phase hold; None where there are too few.
+class Counted(msgspec.Struct, frozen=True):
+    """What was counted in steps, those with the same counts once.
 
-    `counted`: step (row of `Frame.steps`), item (below `items`), count, bytes. Steps in which an item does not occur have no row.
+    kinds: for each of some tables the kind of each row of `Frame.steps` by its counts there, -1 none. rows: kind, item, count, bytes; an item
+    that does not occur in a kind has no row.
     """
+
+    kinds: list[Ints]
+    rows: pl.DataFrame
+
+
+def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFrame]:
+    """Of each step (below `many`, in column `of`) its kind, which steps with the same rows share; and the rows of one step a kind, with `kind` for `of`."""
+    step, code = counted[of].to_numpy(), np.zeros(many, np.uint64)
+    np.add.at(code, step, counted.drop(of).hash_rows().to_numpy())
+    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    rows = counted.filter(pl.Series(first[kind[step]] == step))
+    return kind, rows.select(pl.Series("kind", kind[rows[of].to_numpy()]), pl.exclude(of))
+
+
+def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held | None:
+    """What the steps of a phase hold; None where there are too few. Items are numbers below `items`."""
     side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
     mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
     for one, number in frame.left_out:
@@ -109,17 +126,22 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
 
 
 def _values(
-    counted: pl.DataFrame, items: int, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]
+    counted: Counted, items: int, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]
 ) -> Held:
     """cell: workload * 2 + side of each step; steps: (workloads, 2)."""
     many = len(steps)
-    table = counted.filter(pl.Series(inside[counted["step"].to_numpy()]))
-    code = cell[table["step"].to_numpy()] * items + table["item"].to_numpy()
-    table = table.select(pl.Series("code", code), "count", "bytes")
+    of_steps = [
+        pl.DataFrame({"cell": cell, "kind": kind}).filter(pl.Series(inside)) for kind in counted.kinds
+    ]
+    often = (
+        pl.concat(of_steps).group_by("cell", "kind").agg(steps=pl.len().cast(pl.Int64)).sort("cell", "kind")
+    )
+    table = often.join(counted.rows, on="kind", maintain_order="left_right").with_columns(
+        code=pl.col("cell") * items + pl.col("item")
+    )
+    code, times = table["code"].to_numpy(), table["steps"].to_numpy()
     value, share = _most(table, "count", steps, items)
-    sized = np.zeros(items, np.bool_)  # few are: the others are not looked through again
-    sized[code[table["bytes"].to_numpy() != 0] % items] = True
-    size, size_share = _most(table.filter(pl.Series(sized[code % items])), "bytes", steps, items)
+    size, size_share = _most(table, "bytes", steps, items)
     least = 1.0 if once else HELD
 
     def constant(share: Floats) -> npt.NDArray[np.bool_]:
@@ -132,9 +154,9 @@ def _values(
         one_way = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
         return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
 
-    def of_workloads(weights: pl.Series | None = None) -> npt.NDArray[Any]:
-        """Sums by workload, side and item; without weights the number of rows."""
-        return np.asarray(np.bincount(code, weights, many * 2 * items).reshape(many, 2, items))
+    def of_workloads(values: Any = 1) -> npt.NDArray[Any]:
+        """Sums over the steps by workload, side and item."""
+        return np.asarray(np.bincount(code, times * values, many * 2 * items).reshape(many, 2, items))
 
     per = steps.sum(axis=0)[:, None]
     changed = (value[:, 1] != value[:, 0]) | (
@@ -143,7 +165,7 @@ def _values(
     # shown for the workload with the most steps among those that differ
     order = np.argsort(-steps.min(axis=1), kind="stable")
     shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
-    each, sums = np.arange(items), of_workloads(table["count"])
+    each, sums = np.arange(items), of_workloads(table["count"].to_numpy())
     return Held(
         value[shown, 0, each],
         value[shown, 1, each],
@@ -151,8 +173,8 @@ def _values(
         constant(share),
         constant(share) & differs(value),
         sums.sum(axis=0) / per,
-        of_workloads().sum(axis=0),
-        of_workloads(table["bytes"]).sum(axis=0) / per,
+        of_workloads().sum(axis=0).astype(np.int64),
+        of_workloads(table["bytes"].to_numpy()).sum(axis=0) / per,
         constant(share) & constant(size_share) & differs(size),
         (int(per[0, 0]), int(per[1, 0])),
         many,
@@ -164,7 +186,7 @@ def _most(table: pl.DataFrame, column: str, steps: Ints, items: int) -> tuple[Fl
     size = steps.size * items
     often = (
         table.group_by("code", column)
-        .agg(n=pl.len())
+        .agg(n=pl.col("steps").sum())
         .sort("code", "n", column, descending=[False, True, False])
         .with_columns(there=pl.col("n").sum().over("code"))
         .unique("code", keep="first", maintain_order=True)

@@ -21,7 +21,7 @@ from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.comparison.held import held
+from tracediff.comparison.held import Counted, held, kinds_of
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.comparison.shown import FIRST
 from tracediff.execution.sides import Side, parts_of, tagged
@@ -128,12 +128,9 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         return np.asarray(sums.reshape(-1, 2))
 
     walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
-    code, position = grouped(step * np.int64(size) + row)
-    counted = pl.DataFrame({
-        "step": code // size, "item": code % size, "count": np.round(float_sum_by(position, len(code), count), 6),
-    }).with_columns(bytes=0)  # fmt: skip
     by_memory, copied = _by_memory(sides[:2], frame, matching.rows)
-    facts = {one.phase: _facts(frame, one, counted, by_memory, size) for one in frame.phases}
+    counted = pl.DataFrame({"step": step, "item": row, "count": np.round(count, 6), "bytes": 0})
+    facts = _facts(frame, counted, by_memory, size)
     return KernelCells(
         matching,
         [_kind(match) for match in matching.rows],
@@ -187,25 +184,30 @@ def _by_memory(
 
 
 def _facts(
-    frame: Frame, phase: PhaseSteps, counted: pl.DataFrame, by_memory: pl.DataFrame, size: int
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Rows whose count differs, in all or of copies by their memory, and those of which that is certain.
+    frame: Frame, counted: pl.DataFrame, by_memory: pl.DataFrame, size: int
+) -> dict[str, tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+    """Phase -> rows whose count differs, in all or of copies by their memory, and those of which that is certain.
 
-    `counted`: see comparison/held.py; an item is a row.
+    `counted`: step, item (a row), count, bytes.
     """
     nothing = np.zeros(size, np.bool_)
     if len(frame.runs) < 2:
-        return nothing, nothing
-    kinds = by_memory.select("row", "memory").unique().sort("row", "memory").with_row_index("item", size)
-    copies = by_memory.join(kinds.cast({"item": pl.Int64}), on=["row", "memory"])
+        return {one.phase: (nothing, nothing) for one in frame.phases}
+    memory = by_memory.select("row", "memory").unique().sort("row", "memory").with_row_index("item", size)
+    copies = by_memory.join(memory.cast({"item": pl.Int64}), on=["row", "memory"])
     own = copies.select("step", "item", pl.col("count").cast(pl.Float64), bytes=pl.lit(0))
-    found = held(frame, phase, pl.concat([counted, own], how="vertical_relaxed"), size + len(kinds))
-    if found is None:
-        return nothing, nothing
-    differs, certain = found.differs[:size], found.certain[:size]
-    for rows, every in ((differs, found.differs), (certain, found.certain)):
-        rows[kinds["row"].to_numpy()[every[size:]]] = True
-    return differs, certain
+    kind, rows = kinds_of(pl.concat([counted, own], how="vertical_relaxed"), "step", len(frame.steps))
+
+    def of_phase(phase: PhaseSteps) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        found = held(frame, phase, Counted([kind], rows), size + len(memory))
+        if found is None:
+            return nothing, nothing
+        differs, certain = found.differs[:size], found.certain[:size]
+        for of_rows, every in ((differs, found.differs), (certain, found.certain)):
+            of_rows[memory["row"].to_numpy()[every[size:]]] = True
+        return differs, certain
+
+    return {one.phase: of_phase(one) for one in frame.phases}
 
 
 def _kind(match: Match) -> str:

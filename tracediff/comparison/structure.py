@@ -17,16 +17,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
+from tracediff.accounting.intervals import Ints
 from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.held import CERTAIN, HELD, Held, held
+from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective
 from tracediff.model import StructureRow
@@ -85,13 +85,6 @@ class _Item(NamedTuple):
     shape: str = ""
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What was counted: step (row of `Frame.steps`), item, count, bytes. Steps in which an item does not occur have no row."""
-
-    items: list[_Item]
-    table: pl.DataFrame
-
-
 def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
@@ -99,13 +92,13 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     and most kernels must be launched as often on both sides, or in each round; of what little may depend on requests or chance there is no
     row.
     """
-    seen = _seen(sides, frame)
+    items, counted = _seen(sides, frame)
     rows: list[StructureRow] = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
-        facts = held(frame, phase, seen.table, len(seen.items))
-        if facts is not None and (not frame.once or frame.rounds or _same_work(seen, facts)):
+        facts = held(frame, phase, counted, len(items))
+        if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
             peaks = () if rows else _peaks(sides, frame, phase.phase, facts)
-            rows += sorted([*_rows_of(sides, frame, phase.phase, seen, facts), *peaks], key=_rank)
+            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts), *peaks], key=_rank)
     return rows
 
 
@@ -125,35 +118,36 @@ def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str, str]:
 # What is counted, of both sides.
 
 
-def _seen(sides: Sequence[Side], frame: Frame) -> _Seen:
+def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
     number: dict[_Item, int] = {}
-    known, captured = _comparable(sides), {}
-    for kind in ("kernels", "cuda_api", "nvtx"):
-        captured[kind] = all(side.captured(kind) for side in sides[:2])
-    frames = []
+    known = _comparable(sides)
+    captured = {
+        kind: all(side.captured(kind) for side in sides[:2]) for kind in ("kernels", "cuda_api", "nvtx")
+    }
+    kinds = [np.full(len(frame.steps), -1) for _ in range(3)]  # by kernels, by counts, by calls
+    schema = {"kind": pl.Int64, "count": pl.Int64, "bytes": pl.Int64, "item": pl.Int64}
+    found, units = [pl.DataFrame(schema=schema)], np.empty(0)
     for *place, part in parts_of(sides[:2]):
-        counts = []
-        for items, table in _counted(part, captured, whole_kernels=known.kernels, calls=known.calls):
-            ids = np.array(
-                [-1 if one is None else number.setdefault(one, len(number)) for one in items], np.int64
-            )
-            item = pl.Series(ids[table["what"].to_numpy()])
-            kept = table.lazy().select("period", "count", "bytes", item=item).filter(pl.col("item") >= 0)
-            if len(named := ids[ids >= 0]) > len(set(named.tolist())):  # several are one item
-                kept = kept.group_by("period", "item").agg(pl.col("count", "bytes").sum())
-            counts.append(kept.select("period", "item", "count", "bytes"))
-        if counts:
-            frames.append(tagged(pl.concat(counts).collect(), *place))
-    schema = {"step": pl.Int64, "item": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
-    if not frames:
-        return _Seen([], pl.DataFrame(schema=schema))
-    stacked = pl.concat(frames)
-    step = frame.index.rows(stacked)
-    table = stacked.select(pl.Series("step", step), "item", "count", "bytes").filter(pl.col("step") >= 0)
+        period = part.periods.select("period")
+        step = frame.index.rows(tagged(period, *place))
+        for of_steps, (kind, rows, named) in zip(kinds, _counted(part, captured, known), strict=False):
+            first = len(units)
+            of_steps[step[step >= 0]] = first + kind[period.to_series().to_numpy()[step >= 0]]
+            units = np.append(units, np.full(int(kind.max()) + 1, frame.units[step[0]]))
+            for items in named:
+                ids = np.array(
+                    [-1 if one is None else number.setdefault(one, len(number)) for one in items], np.int64
+                )
+                item = pl.Series("item", ids[rows["what"].to_numpy()], pl.Int64)
+                found.append(rows.select(pl.col("kind") + first, "count", "bytes", item).filter(item >= 0))
+    table = (
+        pl.concat(found).group_by("kind", "item").agg(pl.col("count", "bytes").sum())
+    )  # several are one item
     if frame.rounds:  # of a whole capture, what a round of it has
-        units = pl.Series(frame.units).gather(table["step"])
-        table = table.with_columns((pl.col("count", "bytes") / units).round(_DIGITS))
-    return _Seen(list(number), table)
+        table = table.with_columns(
+            (pl.col("count", "bytes") / pl.Series(units[table["kind"].to_numpy()])).round(_DIGITS)
+        )
+    return list(number), Counted(kinds, table)
 
 
 class _Comparable(NamedTuple):
@@ -171,65 +165,64 @@ def _comparable(sides: Sequence[Side]) -> _Comparable:
 
 
 def _counted(
-    part: object, captured: dict[str, bool], *, whole_kernels: bool, calls: bool
-) -> Iterator[tuple[list[_Item | None], pl.DataFrame]]:
-    """Pairs of items and a table period, what (index into the items), count, bytes."""
+    part: Reduction, captured: dict[str, bool], known: _Comparable
+) -> Iterator[tuple[Ints, pl.DataFrame, list[list[_Item | None]]]]:
+    """Of each table the kind of each period, rows kind, what -> count, bytes, and some lists of the items that these are of."""
     nothing = pl.lit(0, pl.Int64).alias("bytes")
-    if captured["kernels"] and whole_kernels:
-        keys = part.keys.with_row_index("what")  # type: ignore[attr-defined]
-        table = part.kernels.select("period", pl.col("key").alias("what"), "count", nothing)  # type: ignore[attr-defined]
-        table = table.filter(pl.col("count") > 0)
+    periods = int(part.periods["period"].max()) + 1  # type: ignore[arg-type]
+    whole_kernels = captured["kernels"] and known.kernels
+    if whole_kernels:
+        table = part.kernels.filter(pl.col("count") > 0).select(
+            "period", pl.col("key").alias("what"), "count", nothing
+        )
         named = [
             (name, f"{grid or ''} x {block or ''}") if kind == 0 else None
-            for kind, name, grid, block in keys.select("kind", "name", "grid", "block").iter_rows()
+            for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
         ]
-        yield [None if one is None else _Item("kernels") for one in named], table
-        yield [None if one is None else _Item("kernel", one[0]) for one in named], table
-        yield [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named], table
         dtypes = [None if one is None else (category(one[0]), data_type(one[0])) for one in named]
-        yield [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes], table
         sent = [("", "") if one is None else collective(one[0]) for one in named]
-        yield [_Item("algorithm", name, shape=by) if name else None for name, by in sent], table
-    counted = list(part.counted.iter_rows())  # type: ignore[attr-defined]
+        items: list[list[_Item | None]] = [
+            [None if one is None else _Item("kernels") for one in named],
+            [None if one is None else _Item("kernel", one[0]) for one in named],
+            [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named],
+            [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes],
+            [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
+        ]
+        yield *kinds_of(table, "period", periods), items
     of_gpu = ("graph_kernels", "early", "streams", "copies")
     held = {
-        "collections": True, "ranges": captured["nvtx"] and calls, "messages": calls,
-        **dict.fromkeys(of_gpu, captured["kernels"] and whole_kernels),
-        "launched": captured["kernels"] and whole_kernels and captured["nvtx"],
+        "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
+        **dict.fromkeys(of_gpu, whole_kernels), "launched": whole_kernels and captured["nvtx"],
     }  # fmt: skip
-    table = part.counts.select("period", "what", "count", "bytes")  # type: ignore[attr-defined]
-    for threads in (False, True):
-        yield (
-            [
-                _Item(kind, "" if kind == "collections" else name, thread if threads else "", memory, group)
-                if held[kind] and (thread or not threads)
-                else None
-                for kind, name, thread, memory, group in counted
-            ],
-            table,
-        )
-    if captured["cuda_api"] and calls:
-        words = ["api", "kind", "thread"]
-        apis = part.apis.group_by("period", *words).agg(pl.col("count", "nested").sum())  # type: ignore[attr-defined]
-        distinct = apis.select(words).unique().sort(words).with_row_index("what").cast({"what": pl.Int64})
-        found = [_function(api, kind) for api, kind in distinct.select("api", "kind").iter_rows()]
-        role = distinct["thread"].to_list()
-        apis = apis.join(distinct, on=words)
+    items = [
+        [
+            _Item(kind, "" if kind == "collections" else name, thread if threads else "", memory, group)
+            if held[kind] and (thread or not threads)
+            else None
+            for kind, name, thread, memory, group in part.counted.iter_rows()
+        ]
+        for threads in (False, True)
+    ]
+    yield *kinds_of(part.counts.select("period", "what", "count", "bytes"), "period", periods), items
+    if captured["cuda_api"] and known.calls:
+        words = ["api", "sort", "thread"]
+        calls = part.apis.select("period", "api", "thread", "count", "nested", sort="kind")
+        kind, calls = kinds_of(calls, "period", periods)
+        calls = calls.group_by("kind", *words).agg(pl.col("count", "nested").sum())
+        distinct = calls.select(words).unique().sort(words).with_row_index("what").cast({"what": pl.Int64})
+        found = [_function(api, sort) for api, sort in distinct.select("api", "sort").iter_rows()]
         # code is loaded by other calls; else a call inside a call is that call again
-        loads = pl.col("what").is_in([at for at, kind in enumerate(found) if kind == "code_loads"])
+        loads = pl.col("what").is_in([at for at, of in enumerate(found) if of == "code_loads"])
         own = pl.when(loads).then("count").otherwise(pl.col("count") - pl.col("nested")).alias("count")
-        table = apis.select("period", "what", own, nothing).filter(pl.col("count") > 0)
-        names = distinct["api"].to_list()
-        for threads in (False, True):
-            yield (
-                [
-                    _Item(kind, "" if kind == "graph_launches" else name, thread if threads else "")
-                    if kind
-                    else None
-                    for kind, name, thread in zip(found, names, role, strict=True)
-                ],
-                table,
-            )
+        rows = calls.join(distinct, on=words).select("kind", "what", own, nothing).filter(pl.col("count") > 0)
+        items = [
+            [
+                _Item(of, "" if of == "graph_launches" else api, thread if threads else "") if of else None
+                for of, (api, thread) in zip(found, distinct.select("api", "thread").iter_rows(), strict=True)
+            ]
+            for threads in (False, True)
+        ]
+        yield kind, rows, items
 
 
 def _function(api: str, kind: str) -> str:
@@ -247,15 +240,15 @@ _Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a k
 
 
 def _rows_of(
-    sides: Sequence[Side], frame: Frame, phase: str, seen: _Seen, held: Held
+    sides: Sequence[Side], frame: Frame, phase: str, items: list[_Item], held: Held
 ) -> Iterator[StructureRow]:
     certain = min(held.steps) >= CERTAIN
-    place = {item: at for at, item in enumerate(seen.items)}
-    threads = _threads(seen)
+    place = {item: at for at, item in enumerate(items)}
+    threads = _threads(items)
     collected = [any(part.coverage["gc"] == "captured" for part in side.parts) for side in sides[:2]]
 
     def row(at: int, kind: str, **more: object) -> StructureRow:
-        item = seen.items[at]
+        item = items[at]
         fields: dict[str, object] = {
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
             "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
@@ -264,19 +257,19 @@ def _rows_of(
         }  # fmt: skip
         return _row(frame, phase, held, kind, fields | more)
 
-    yield from _workload(frame, phase, seen, held)
+    yield from _workload(frame, phase, items, held)
     if not any(any(side.by_torch()) for side in sides[:2]):  # whose times are rounded
-        yield from _early(frame, phase, seen, held, certain=certain)
-    made_of = list(_made_of(frame, phase, seen, held, certain=certain))
+        yield from _early(frame, phase, items, held, certain=certain)
+    made_of = list(_made_of(frame, phase, items, held, certain=certain))
     other_ways = {row.name for row in made_of if row.kind == "algorithm"}  # their kernels came and went
     total = place.get(_Item("kernels"))
-    found = held.differs & _material(frame, seen, held) if frame.once else held.differs
-    changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, seen.items[at])]
-    whole: set[_Item] = {item for at in changed if not (item := seen.items[at]).thread}
-    launched = [at for at in changed if seen.items[at].kind == "launched" and not seen.items[at].thread]
+    found = held.differs & _material(frame, items, held) if frame.once else held.differs
+    changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, items[at])]
+    whole: set[_Item] = {item for at in changed if not (item := items[at]).thread}
+    launched = [at for at in changed if items[at].kind == "launched" and not items[at].thread]
     all_in = [at for at in launched if total is not None and _same(held, at, total)]
     for at in changed:
-        item = seen.items[at]
+        item = items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
         if item.kind in ("early", "grid", *_MADE_OF) or at in all_in:
@@ -289,21 +282,21 @@ def _rows_of(
             if item.name and not item.thread:
                 yield row(at, "kernels", name="", range=item.name)
         elif item.kind == "kernels":
-            where = seen.items[all_in[0]].name if all_in else ""
+            where = items[all_in[0]].name if all_in else ""
             yield row(at, "kernels", range=where, whole=bool(all_in))
         elif item.kind not in _SIZED:
             yield row(at, item.kind)
-    yield from _copies(held, seen, [at for at in changed if seen.items[at].kind == "copies"], row)
+    yield from _copies(held, items, [at for at in changed if items[at].kind == "copies"], row)
     if not frame.once:  # grids and bytes are those of the requests that happened to be captured
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
-            item = seen.items[at]
+            item = items[at]
             if item.kind == "messages" and item.thread:
                 continue  # that of all threads says it
             same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
             yield row(at, item.kind, **same, **_bytes(held, at))
-        yield from _grids(seen, held, place, row)
+        yield from _grids(items, held, place, row)
     yield from made_of
-    yield from _rates(frame, phase, seen, held, threads, certain=certain, collected=all(collected))
+    yield from _rates(frame, phase, items, held, threads, certain=certain, collected=all(collected))
 
 
 def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, object]) -> StructureRow:
@@ -318,14 +311,14 @@ def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, obje
     )
 
 
-def _same_work(seen: _Seen, held: Held) -> bool:
+def _same_work(items: list[_Item], held: Held) -> bool:
     """Whether most launches are of kernels that both sides launch equally often."""
-    shared = np.array([item.kind == "kernel" for item in seen.items], np.bool_) & (held.means > 0).all(axis=0)
+    shared = np.array([item.kind == "kernel" for item in items], np.bool_) & (held.means > 0).all(axis=0)
     launches = held.means.sum(axis=0)
     return bool(launches[shared & held.constant & ~held.differs].sum() >= NEARLY * launches[shared].sum())
 
 
-def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
+def _material(frame: Frame, items: list[_Item], held: Held) -> npt.NDArray[np.bool_]:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
 
     Of rounds, what most of them have more or less of.
@@ -335,26 +328,26 @@ def _material(frame: Frame, seen: _Seen, held: Held) -> npt.NDArray[np.bool_]:
     change = np.abs(held.after - held.before)
     large = change >= LITTLE * np.maximum(held.before, held.after)
     large &= change >= (MOSTLY if frame.rounds else 0.0)
-    kind = np.array([item.kind for item in seen.items])
+    kind = np.array([item.kind for item in items])
     large &= ~np.isin(kind, _RATES) | (change >= LEAST)
     return np.asarray(
         large | (np.isin(kind, ("kernels", "launched")) & (large & held.differs)[kind == "kernel"].any())
     )
 
 
-def _copies(held: Held, seen: _Seen, changed: Sequence[int], row: _Made) -> Iterator[StructureRow]:
+def _copies(held: Held, items: list[_Item], changed: Sequence[int], row: _Made) -> Iterator[StructureRow]:
     """Copies that came or went; one row for those of one memory that came where those of another went.
 
     What came in nearly all steps, or went from them, may be more or fewer by the step there: a copy of each sequence.
     """
     by_name: dict[str, list[int]] = defaultdict(list)
     for at in changed:
-        by_name[seen.items[at].name].append(at)
+        by_name[items[at].name].append(at)
     always = (held.any >= HELD * np.array(held.steps)[:, None]) & (held.any[::-1] == 0)
     for name, facts in by_name.items():
         every = [
             at
-            for at, item in enumerate(seen.items)
+            for at, item in enumerate(items)
             if item.kind == "copies" and item.name == name and not item.thread
         ]
         went, came = (
@@ -367,7 +360,7 @@ def _copies(held: Held, seen: _Seen, changed: Sequence[int], row: _Made) -> Iter
             yield row(
                 one, "copies", memory="", candidate=float(held.counts[1, other]), candidate_any=int(held.any[1, other]),
                 baseline_bytes=float(held.bytes[0, one]), candidate_bytes=float(held.bytes[1, other]),
-                baseline_values=[seen.items[one].memory], candidate_values=[seen.items[other].memory],
+                baseline_values=[items[one].memory], candidate_values=[items[other].memory],
             )  # fmt: skip
         for at in facts:
             if at not in paired:
@@ -383,10 +376,10 @@ def _same(held: Held, one: int, other: int) -> bool:
     return bool(held.before[one] == held.before[other] and held.after[one] == held.after[other])
 
 
-def _threads(seen: _Seen) -> dict[_Item, str]:
+def _threads(items: list[_Item]) -> dict[_Item, str]:
     """Of items of all threads the only thread that has some."""
     found: dict[_Item, set[str]] = defaultdict(set)
-    for item in seen.items:
+    for item in items:
         if item.thread:
             found[item._replace(thread="")].add(item.thread)
     return {item: next(iter(roles)) for item, roles in found.items() if len(roles) == 1}
@@ -414,10 +407,10 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))
 
 
-def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[StructureRow]:
+def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Iterator[StructureRow]:
     """Less than half of the launches of shared kernels have a shape of the other side."""
     shapes: dict[str, list[int]] = defaultdict(list)
-    for at, item in enumerate(seen.items):
+    for at, item in enumerate(items):
         if item.kind == "grid":
             shapes[item.name].append(at)
     shared = [at for every in shapes.values() if held.means[:, every].sum(axis=1).all() for at in every]
@@ -434,9 +427,11 @@ def _workload(frame: Frame, phase: str, seen: _Seen, held: Held) -> Iterator[Str
         )  # fmt: skip
 
 
-def _early(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
+def _early(
+    frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
+) -> Iterator[StructureRow]:
     """Kernels that begin before the one before them ends: how many do is a matter of time, so means are compared."""
-    place = {item.kind: at for at, item in enumerate(seen.items) if item.kind in ("early", "kernels")}
+    place = {item.kind: at for at, item in enumerate(items) if item.kind in ("early", "kernels")}
     if len(place) < 2:
         return
     before, after = held.means[:, place["early"]].tolist()
@@ -471,18 +466,18 @@ def _peak(part: Reduction, kind: str) -> int:
     return int(part.memory_peaks.filter(kind=kind)["bytes"].sum())
 
 
-def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
+def _grids(items: list[_Item], held: Held, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
     """Kernels launched as often on both sides, in other grids or blocks."""
     moved: dict[str, list[int]] = defaultdict(list)
     for at in np.flatnonzero(held.differs).tolist():
-        if seen.items[at].kind == "grid":
-            moved[seen.items[at].name].append(at)
+        if items[at].kind == "grid":
+            moved[items[at].name].append(at)
     for name, every in moved.items():
         at = place[_Item("kernel", name)]
         change = held.after[every] - held.before[every]
         if held.constant[at] and not held.differs[at] and (change < 0).any() and (change > 0).any():
             values = [
-                [seen.items[one].shape for one, by in zip(every, change, strict=True) if by * sign > 0]
+                [items[one].shape for one, by in zip(every, change, strict=True) if by * sign > 0]
                 for sign in (-1, 1)
             ]
             count = max(held.before[every].sum(), held.after[every].sum())
@@ -492,12 +487,14 @@ def _grids(seen: _Seen, held: Held, place: dict[_Item, int], row: _Made) -> Iter
             )  # fmt: skip
 
 
-def _made_of(frame: Frame, phase: str, seen: _Seen, held: Held, *, certain: bool) -> Iterator[StructureRow]:
+def _made_of(
+    frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
+) -> Iterator[StructureRow]:
     """Kernels of a kind of which one data type or algorithm has fewer, whichever they are, and another one more."""
     less: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     more: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     every: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for at, item in enumerate(seen.items):
+    for at, item in enumerate(items):
         every[item.kind, item.name].append(at)
         change = held.after[at] - held.before[at]
         if item.kind in _MADE_OF and held.differs[at]:
@@ -526,7 +523,7 @@ def data_type(kernel: str) -> str:
 def _rates(
     frame: Frame,
     phase: str,
-    seen: _Seen,
+    items: list[_Item],
     held: Held,
     threads: dict[_Item, str],
     *,
@@ -539,7 +536,7 @@ def _rates(
     tested = {
         kind: [
             (fisher_exact(int(held.any[0, at]), held.steps[0], int(held.any[1, at]), held.steps[1]), at)
-            for at, item in enumerate(seen.items)
+            for at, item in enumerate(items)
             if item.kind == kind and not item.thread
         ]
         for kind in _RATES
@@ -548,11 +545,11 @@ def _rates(
     for kind, tests in tested.items():
         if not tests or held.differs[[at for _, at in tests]].any():
             continue
-        p, at = min(tests, key=lambda one: (one[0], seen.items[one[1]]))
+        p, at = min(tests, key=lambda one: (one[0], items[one[1]]))
         if kind != "collections":  # these come as often as objects are made, not by chance
             p = min(p * functions, 1.0)
         if p < ALPHA:
-            item = seen.items[at]
+            item = items[at]
             yield _row(
                 frame, phase, held, kind,
                 {"name": item.name, "thread": threads.get(item, ""), "baseline": float(held.means[0, at]),
