@@ -92,9 +92,13 @@ def test_not_captured_is_said_and_has_no_size() -> None:
 
 
 def test_the_text_figure_places_bars_end_to_end() -> None:
-    lines = waterfall.text_lines(waterfall.build(sample.full()), 40)
-    assert all(line.offset >= 0 and line.offset + line.length <= 40 for line in lines)
-    assert lines[-1].offset + lines[-1].length == 40
+    table = waterfall.text_table(waterfall.build(sample.full()), 80)
+    bars = [row.cells[-1].text for row in table.rows]
+    ends = [len(bar) for bar in bars]
+    starts = [len(bar) - len(bar.lstrip()) for bar in bars]
+    assert (starts[0], starts[-1], max(ends)) == (0, 0, ends[-1])
+    assert all(start <= end for start, end in zip(starts[1:-1], ends, strict=False))
+    assert max(sum(len(cell.text) + 2 for cell in row.cells) for row in table.rows) <= 80
     assert "not at zero" not in waterfall.text_figure(waterfall.build(sample.full()))
 
 

@@ -18,7 +18,9 @@ TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "
 _COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim", "warn": "yellow"}
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
-_ASCII = str.maketrans({"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u258f": "|"})
+_ASCII = str.maketrans(
+    {"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u2591": "-", "\u258f": "|"}
+)
 _ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 

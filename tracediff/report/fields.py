@@ -358,7 +358,7 @@ VALUES: dict[str, Value] = {
     "phase_name": lambda row, context: row.name,
     "phase_verdict": _phase_verdict,
     "phase_repeat": lambda row, context: (one.ci_low_ns, one.ci_high_ns) if (one := row.measured) else None,
-    "cause_size": lambda row, context: Cell(words.brief_size(row, context.step), row.delta_ns),
+    "cause_size": lambda row, context: Cell(words.brief_size(row, context.report), row.delta_ns),
     "cause_evidence": lambda row, context: words.evidence(row, context.report),
     "outcome": _outcome,
     "gate_interval": _gate_interval,

@@ -46,10 +46,10 @@ def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: s
         title = words.sentence(shorten(one.title, width))
         held = words.held(result, one) if one.level != "within_noise" else ""
         said = [
-            words.brief_size(one, words.unit(result)),
+            words.brief_size(one, result),
             ", ".join(text for text in (words.evidence(one, result), held) if text),
             words.explains(one, result),
-            words.parts_line(one, words.finding_scale([one])),
+            words.parts_line(one, words.finding_scale([one], result)),
         ]
         name: Span = Link(title, f"finding-{one.rank}", page) if page else Strong(title)
         item = [name, f": {'; '.join(text for text in said if text)}"]
@@ -80,8 +80,8 @@ def first(result: Result, most: int = 5) -> Section:
 
 def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
-    parts = words.parts_line(one, words.finding_scale([one]))
-    size = units.prose([one.delta_ns]).signed(one.delta_ns)
+    parts = words.parts_line(one, words.finding_scale([one], result))
+    size = words.brief_unit(one, result).signed(one.delta_ns)
     return [
         Cell(size, one.delta_ns, values.tone(one.delta_ns, one.level)), title, " ", _sure(one, result),
         *(f", {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
@@ -117,7 +117,7 @@ def section(result: Result) -> Section:
     shown = listed[:PAGE]
     lead = say("sure_first") if listed and result.verdict != "not_comparable" else _none(result)
     found: list[Block] = [Line([lead], "lead")] if listed or not small else []
-    scale = words.finding_scale(shown)
+    scale = words.finding_scale(shown, result)
     found += [cause(result, one, scale, folded=at >= NAMED) for at, one in enumerate(shown)]
     if len(listed) > PAGE:
         found.append(Line([say("rows_left_short", left=f"{len(listed) - PAGE}", field="findings")], "note"))
@@ -197,7 +197,7 @@ def _where(one: Finding, result: Result) -> Table:
         both = units.arrow(map(units.count, (evidence.count_baseline, evidence.count_candidate)))
         told.append((words.what_is_counted(one), Cell(both)))
     if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
-        scale = words.finding_scale([one])
+        scale = words.finding_scale([one], result)
         for side, listed in (
             ("baseline", evidence.runs_baseline_ns),
             ("candidate", evidence.runs_candidate_ns),

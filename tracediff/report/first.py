@@ -14,7 +14,11 @@ from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOST_RUNS, MOSTLY, PERMUTE
 
-_OF_PROGRAMS = ("programs", "work", "step_labels", "batch_mix")  # checks of what was recorded, not of how
+# What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
+_NEXT = {
+    "complete": "next_again",
+    **dict.fromkeys(("programs", "work", "step_labels", "batch_mix"), "next_program"),
+}
 
 
 def headline(result: Result) -> Headline:
@@ -61,12 +65,10 @@ def advice(result: Result) -> str:
 def advised(result: Result) -> str:
     """What to do: about what forbids a comparison, about the cause that is named first, or about noise."""
     failed = _failed(result) if result.verdict == "not_comparable" else None
-    if failed and failed.name == "complete":
-        return say("next_again")
     if failed:
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
-        return say("next_program" if failed.name in _OF_PROGRAMS else "next_alike", name=name)
+        return say(_NEXT.get(failed.name, "next_alike"), name=name)
     if result.verdict == "no_change":
         return say("next_same")
     for one in result.observed.parts[:1] if result.verdict in words.MOVED else []:
@@ -103,7 +105,7 @@ def what(result: Result) -> str:
         return say("one_capture" if one_capture(result) else "identical", candidate=candidate)
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
-    prose = _unit(observed)
+    prose = words.page_unit(result)
     before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
     both = {"before": _bare(before, prose), "after": after}
     step = step_of(result, observed.phase)
@@ -152,7 +154,7 @@ def one_capture(result: Result) -> bool:
 def change(result: Result) -> str:
     """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, without the direction."""
     observed = result.observed
-    prose = _unit(observed)
+    prose = words.page_unit(result)
     before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
     return say(
         f"title_{_of(result)}", step=step_of(result, observed.phase), before=_bare(before, prose), after=after,
@@ -180,7 +182,7 @@ def why(result: Result) -> str:
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
-    prose = _unit(observed)
+    prose = words.page_unit(result)
     parts = [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
@@ -218,7 +220,7 @@ def reason(result: Result) -> str:
         return say("failed", name=failed.name, baseline=failed.baseline, candidate=failed.candidate)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
-    prose = _unit(observed)
+    prose = words.page_unit(result)
     low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)
     limit, runs, shares = _limit(result), result.step.runs, result.step.time_share
     return say(
@@ -279,11 +281,6 @@ def _change(observed: Observed, prose: units.Prose) -> str:
 
 def _finding(result: Result, part: ObservedPart) -> Finding | None:
     return next((one for one in result.findings if one.rank == part.finding), None)
-
-
-def _unit(observed: Observed) -> units.Prose:
-    """The one unit of the first screen: that of the step."""
-    return units.both(observed.baseline_ns, observed.candidate_ns)
 
 
 def _bare(text: str, prose: units.Prose) -> str:

@@ -36,7 +36,7 @@ def render_html(result: Result) -> str:
         tone=verdict.tone,
         sign=verdict.sign,
         sides=[("baseline", inputs.baseline.label), ("candidate", inputs.candidate.label)],
-        said=[Line([text]) for text in others],
+        said=[_explained(text) for text in others],
         measured=[
             sections.phases(result, phase_table.lines(result)),
             Line([" ".join([typical, workloads.mix_note(result), *workloads.compared(result)])], "note"),
@@ -58,6 +58,14 @@ def render_html(result: Result) -> str:
         comment=render_markdown(result),
     )
     return render(page, ["lanes.js"])
+
+
+def _explained(text: str) -> Line:
+    """A line of the first screen; a page says what it means by the words that it begins with."""
+    for term, meaning in sections.TERMS.items():
+        if text.startswith(term):
+            return Line([Cell(term, title=meaning), text.removeprefix(term)])
+    return Line([text])
 
 
 def _fall(result: Result) -> Section:

@@ -25,18 +25,17 @@ from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 def with_words(result: Result) -> Result:
     """The result with its sentences."""
-    coverage = (result.coverage.baseline, result.coverage.candidate)
-    if all(one.get("nvtx") == "not_captured" for one in coverage):
-        result = replace(result, findings=[_without_range(one) for one in result.findings])
-    result = replace(result, findings=[_finding(one, result) for one in result.findings])
+    findings = result.findings
+    if _no_ranges(result):
+        findings = [replace(one, where=replace(one.where, range=None)) for one in findings]
+    result = replace(result, findings=[_finding(one, result) for one in findings])
     return with_answers(replace(result, headline=headline(result), verdict_reason=reason(result)))
 
 
 def with_titles(report: Show) -> Show:
     """The report of one side with the titles of its idle time and the sentences of single steps."""
     host_only = report.coverage.baseline["kernels"] == "not_captured"
-    ranges = report.coverage.baseline.get("nvtx") != "not_captured"
-    placed = report.idle if ranges else [replace(one, range="") for one in report.idle]
+    placed = [replace(one, range="") for one in report.idle] if _no_ranges(report) else report.idle
     idle = [
         replace(
             one,
@@ -48,6 +47,11 @@ def with_titles(report: Show) -> Show:
     told = [replace(one, text=advised(one)) for one in report.advice]
     report = with_sentences(replace(report, idle=idle, advice=told))
     return replace(report, sentence=show_words.sentence(report))
+
+
+def _no_ranges(report: Result | Show) -> bool:
+    """Whether no ranges were recorded: then none says that a place lies in none."""
+    return words.sides_without(report, "nvtx") == ("baseline" if isinstance(report, Show) else "either side")
 
 
 def power_note(step: Step) -> str:
@@ -85,11 +89,6 @@ def longest(step: int | None, cause: str) -> str:
 
 
 # Findings.
-
-
-def _without_range(finding: Finding) -> Finding:
-    """Where no ranges were recorded, none says that a place lies in none."""
-    return replace(finding, where=replace(finding.where, range=None))
 
 
 def _finding(finding: Finding, result: Result) -> Finding:

@@ -287,7 +287,7 @@ def _evidence(result: Result) -> list[Section]:
         table = sections.table(result, "launches", launch_words.ordered(result))
         found.append(_part(table.caption, [_told(table, table.caption)]))
     for one in _main(result)[0][:LISTED]:
-        of = findings.cause(result, one, words.finding_scale([one]))
+        of = findings.cause(result, one, words.finding_scale([one], result))
         found.append(_as_told(of, 2, say("cause_of", rank=f"{one.rank}", title=of.title)))
     return found
 

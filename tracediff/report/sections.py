@@ -345,7 +345,12 @@ def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
         if line.first:
             cells[0] = replace(cells[0], text=Strong(cells[0].text))
         listed.append(replace(row, cells=cells, look=" ".join([line.kind, *["spoken"] * line.first])))
-    heads = [replace(head, look=_PHASE_LOOKS.get(head.text or head.part, head.look)) for head in made.heads]
+    heads = [
+        replace(
+            head, look=_PHASE_LOOKS.get(head.text or head.part, head.look), title=TERMS.get(head.text, "")
+        )
+        for head in made.heads
+    ]
     return replace(made, rows=listed, heads=heads)
 
 
@@ -789,6 +794,7 @@ def _rows(listed: Sequence[Row]) -> Table:
 
 _SIGNS = (
     ("delta", "Candidate minus baseline at equal workload, as measured: plus is slower, minus is faster."),
+    ("by count", "What a side does another number of times. It needs no test: 85 of 100 steps of each side hold one value."),
     ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
     ("change", "In a table: the delta as a part of the row's own baseline."),
     ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
@@ -799,6 +805,10 @@ _SIGNS = (
     ("red, green", "Slower, faster, beyond noise. A delta in plain ink was not tested against noise; one in grey is within it."),
     ("not captured", "The trace does not say. It is not zero."),
 )  # fmt: skip
+TERMS = {
+    "By count": _SIGNS[1][1],
+    **dict.fromkeys(("A repeat", "A repeat, 95 %"), _SIGNS[2][1]),
+}  # as they begin what is read first
 _STEP = (
     "step",
     "One iteration of the executor; its time is from its first GPU work to that of the next step.",

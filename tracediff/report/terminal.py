@@ -92,7 +92,7 @@ def _findings(result: Result, console: Console, top: int) -> None:
         return
     causes, small = words.listed(result)
     shown = causes[:top]
-    scale = words.finding_scale(shown)
+    scale = words.finding_scale(shown, result)
     print_heading(console, "Causes")
     for one in shown:
         print_numbered(console, findings.cause(result, one, scale), top)

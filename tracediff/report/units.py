@@ -82,10 +82,12 @@ class Delta(msgspec.Struct, frozen=True):
     word: str
 
 
-def scale_for(values: Iterable[float | None]) -> Scale:
-    """Choose the scale that gives the largest of the values four digits, or more before the point."""
+def scale_for(values: Iterable[float | None], like: Prose | None = None) -> Scale:
+    """Choose the scale that gives the largest of the values four digits, or more before the point; in the unit of `like`."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     unit, factor = next(((unit, ns) for unit, ns, end in _UNITS if largest < end), ("s", 1_000_000_000))
+    if like is not None:
+        unit, factor = like.unit, like.factor
     size = largest / factor
     if unit == "ns":
         return Scale(unit, factor, 0 if size >= 100 else 1)

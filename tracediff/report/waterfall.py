@@ -35,6 +35,11 @@ class Bar(msgspec.Struct, frozen=True):
     level: Evidence | None = None
 
     @property
+    def total(self) -> bool:
+        """Whether it is a side, not a change."""
+        return self.kind in ("baseline", "candidate")
+
+    @property
     def delta_ns(self) -> int:
         """What the row adds; for a total, the total itself."""
         return self.end_ns - self.start_ns
@@ -171,36 +176,6 @@ def _stack(
     return bars
 
 
-class TextLine(msgspec.Struct, frozen=True):
-    """One row as text: the bar is `offset` blanks and `length` cells of the figure's width."""
-
-    bar: Bar
-    label: str
-    value: str
-    percent: str
-    offset: int
-    length: int
-    thin: bool  # less than half a cell: a mark for the place, not a size
-
-
-def text_lines(waterfall: Waterfall, width: int) -> list[TextLine]:
-    """Lay the drawn rows out on `width` character cells; a change too small for a cell still gets one."""
-    low, high = waterfall.axis()
-    per_ns = width / (high - low)
-    base = waterfall.bars[0].end_ns
-    lines = []
-    for bar in waterfall.drawn:
-        total = bar.kind in ("baseline", "candidate")
-        left, right = sorted((max(bar.start_ns, low), max(bar.end_ns, low)))
-        offset = min(int((left - low) * per_ns), width - 1)
-        length = max(1, min(round((right - low) * per_ns), width) - offset)
-        thin = not total and (right - left) * per_ns < 0.5
-        value = waterfall.scale.time(bar.end_ns) if total else waterfall.scale.delta(bar.delta_ns)
-        percent = "" if total else str(units.delta(waterfall.scale, bar.delta_ns, base, bar.level).percent)
-        lines.append(TextLine(bar, bar.label, value, percent, offset, length, thin))
-    return lines
-
-
 def notes(waterfall: Waterfall) -> list[str]:
     """What stands under the figure: where its axis begins, what is added up in a row, and what has none."""
     start = waterfall.axis()[0]
@@ -220,16 +195,32 @@ def notes(waterfall: Waterfall) -> list[str]:
 
 def text_table(waterfall: Waterfall, columns: int) -> Table:
     """The waterfall as a table of at most so many columns of text, the last of which are bars."""
-    named = [Cell(""), Cell(f"per {waterfall.unit}"), Cell(waterfall.of)]
-    rows = [[Cell(line.label), Cell(line.value), Cell(line.percent)] for line in text_lines(waterfall, 1)]
-    room = columns - 1 - sum(2 + max(len(row[at].text) for row in [named, *rows]) for at in range(3))
-    for row, line in zip(rows, text_lines(waterfall, max(8, min(60, room))), strict=True):
-        mark = "\u2588" if line.bar.kind in ("baseline", "candidate") else "\u258f" if line.thin else "\u2593"
-        row.append(
-            Cell(" " * line.offset + mark * line.length, tone="noise" if line.bar.level == NOISE else "")
-        )
-    heads = [Head(one.text, right=at in (1, 2)) for at, one in enumerate([*named, Cell("")])]
-    return Table("waterfall", "", heads, [Row(row) for row in rows], look="plain")
+    base, scale, drawn = waterfall.bars[0].end_ns, waterfall.scale, waterfall.drawn
+    rows = [["", f"per {waterfall.unit}", waterfall.of, ""]]
+    for bar in drawn:
+        size = scale.time(bar.end_ns) if bar.total else scale.delta(bar.delta_ns)
+        percent = "" if bar.total else units.delta(scale, bar.delta_ns, base, bar.level).percent
+        rows.append([bar.label, size, percent])
+    room = columns - 1 - sum(2 + max(len(row[at]) for row in rows) for at in range(3))
+    width = max(8, min(60, room))
+    cells = [
+        [*map(Cell, row), Cell(_bar(waterfall, bar, width), tone="noise" if bar.level == NOISE else "")]
+        for row, bar in zip(rows[1:], drawn, strict=True)
+    ]
+    heads = [Head(text, right=at in (1, 2)) for at, text in enumerate(rows[0])]
+    return Table("waterfall", "", heads, [Row(row) for row in cells], look="plain")
+
+
+def _bar(waterfall: Waterfall, bar: Bar, width: int) -> str:
+    """A row on so many cells; a change too small for a cell is a line in one, what may be noise is paler."""
+    low, high = waterfall.axis()
+    per_ns = width / (high - low)
+    left, right = sorted((max(bar.start_ns, low), max(bar.end_ns, low)))
+    offset = min(int((left - low) * per_ns), width - 1)
+    length = max(1, min(round((right - low) * per_ns), width) - offset)
+    thin = (right - left) * per_ns < 0.5
+    mark = "\u2588" if bar.total else "\u258f" if thin else "\u2591" if bar.level == NOISE else "\u2593"
+    return " " * offset + mark * length
 
 
 def text_figure(waterfall: Waterfall, columns: int = 72) -> str:

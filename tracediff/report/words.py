@@ -317,9 +317,15 @@ def evidence(finding: Finding, result: Result) -> str:
     return say("matched", level=level) if guessed else level
 
 
-def finding_scale(findings: list[Finding]) -> units.Scale:
-    """Choose the one scale of a list of findings."""
-    return units.scale_for([f.delta_ns for f in findings] + [f.candidate_ns for f in findings])
+def finding_scale(findings: list[Finding], result: Result) -> units.Scale:
+    """Choose the one scale of a list of findings, in the unit of the first screen."""
+    times = [ns for one in findings for ns in (one.delta_ns, one.candidate_ns)]
+    return units.scale_for(times, page_unit(result))
+
+
+def page_unit(result: Result) -> units.Prose:
+    """The one unit of the first screen and of causes: that of the step."""
+    return units.both(result.observed.baseline_ns, result.observed.candidate_ns)
 
 
 def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
@@ -410,16 +416,19 @@ def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     return f"{scale.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)} {scale.unit} {per}"
 
 
-def brief_size(finding: Finding, unit: str = "step") -> str:
-    """`+97.1 ± 2.3 us per generation step`: in the unit of a sentence about this finding alone."""
-    prose = units.prose([finding.delta_ns])
-    measured = finding.ci_low_ns == finding.ci_high_ns
-    size = (
-        prose.signed(finding.delta_ns)
-        if measured
-        else prose.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)
-    )
-    return f"{size} {per_step(finding.where.phase or '', finding.part, unit, apart=_apart(finding))}"
+def brief_size(finding: Finding, result: Result) -> str:
+    """`+97.1 ± 2.3 us per generation step`, with three digits."""
+    ends = (finding.ci_low_ns, finding.ci_high_ns)
+    prose = brief_unit(finding, result)
+    size = prose.signed(finding.delta_ns) if ends[0] == ends[1] else prose.interval(finding.delta_ns, *ends)
+    step = per_step(finding.where.phase or "", finding.part, unit(result), apart=_apart(finding))
+    return f"{size} {step}"
+
+
+def brief_unit(finding: Finding, result: Result) -> units.Prose:
+    """The unit of the first screen; of a finding that is less than a hundredth of it its own."""
+    prose = page_unit(result)
+    return prose if 100 * abs(finding.delta_ns) >= prose.factor else units.prose([finding.delta_ns])
 
 
 def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bool = False) -> str:

@@ -44,16 +44,15 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     out.write(percent, bottom + 14, unit, "right", "--muted")
     for number, bar in enumerate(rows):
         middle = ROW / 2 + ROW * (number + 0.5)
-        total = bar.kind in ("baseline", "candidate")
-        out.write(0, middle, bar.label, bold=total)
-        if total and low > 0:  # the bar does not begin at zero
+        out.write(0, middle, bar.label, bold=bar.total)
+        if bar.total and low > 0:  # the bar does not begin at zero
             for at in (left + 10, left + 15):
                 out.line([at, at + 3], [middle + SIZE / 2 + 1, middle - SIZE / 2 - 1], "--paper", 2.5)
-        shown = scale.number(bar.end_ns) if total else scale.signed(bar.delta_ns)
-        out.write(percent - last, middle, shown, "right", bold=total)
+        shown = scale.number(bar.end_ns) if bar.total else scale.signed(bar.delta_ns)
+        out.write(percent - last, middle, shown, "right", bold=bar.total)
         if bar.kind == "baseline":  # its own place in the column is empty
             out.write(percent, middle, waterfall.of, "right", "--muted")
-        if not total:
+        if not bar.total:
             change = units.delta(scale, bar.delta_ns, rows[0].end_ns, bar.level)
             out.write(percent, middle, change.percent, "right", "--muted")
     return out
@@ -70,6 +69,6 @@ def describe(waterfall: Waterfall) -> str:
 
 
 def _ink(bar: Bar) -> str:
-    if bar.kind in ("baseline", "candidate"):
+    if bar.total:
         return "--total"
     return "--muted" if bar.key == OTHERS else palette.variable(bar.key)
