@@ -13,7 +13,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import US, serving
 from tests.swapping import close, plain, swapped
-from tests.tiny import idle, one_gap, reduced, spent
+from tests.tiny import STEP, idle, one_gap, reduced, spent
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.model import Result
@@ -40,6 +40,12 @@ def test_host_work_is_told_apart_by_calls_and_switches(tmp_path):
     reduction = reduced(trace, tmp_path)
     assert host_work(reduction) == {(WAIT, True): 270, (WAIT, False): 30, ("", True): 50, ("", False): 450}
     assert spent(reduction)["host_work"] == 270 + 30 + 50 + 450 == 800
+    # until 850 between the two labels, then in the second
+    between = f"outside any range, between {STEP} and {STEP}"
+    assert set(reduction.host_work.group_by("place").agg(pl.col("ns").sum()).rows()) == {
+        (between, 750),
+        (STEP, 50),
+    }
     assert reduction.coverage["os_calls"] == reduction.coverage["context_switches"] == "captured"
     # the step's window on the host runs from its label to the next one, -200 to 850
     assert reduction.os_calls.select("thread", "call", "count", "ns").rows() == [("executor", WAIT, 1, 300)]
