@@ -148,3 +148,10 @@ def test_kernels_are_not_looked_at_where_the_host_is_wanted(tmp_path):
     reduction = reduced(trace, tmp_path, host_only=True)
     assert reduction.coverage["kernels"] == "not_captured"
     assert len(reduction.periods) == 5 and spent(reduction) == {"gil_wait": 100, "gc": 50, "host_work": 850}
+
+
+def test_of_processes_without_calls_that_with_the_most_ranges_is_the_rank(tmp_path):
+    """One range of 50 ns in process 100, two in process 200: one step, of the whole capture."""
+    trace = TraceBuilder().process(100).thread(100, 1).process(200).thread(200, 2)
+    trace.range(1, "a", 0, 50).range(2, "b", 0, 30).range(2, "c", 40, 90)
+    assert reduced(trace, tmp_path).periods.select("pid", "start_ns", "end_ns").rows() == [(200, 0, 90)]

@@ -35,6 +35,11 @@ def test_moments_lie_in_the_capture_that_they_name(pair, compared, reduction_of)
             assert inside.any(), finding.title
 
 
+def test_the_longest_pieces_of_both_sides_are_there_the_candidates_first(compared):
+    first = compared("graph_a1", "graph_sleep").findings[0]
+    assert [one.side for one in first.evidence.moments] == ["candidate", "baseline"]
+
+
 def test_the_moment_of_the_collection_is_one(compared):
     """The longest piece of idle time in `gc` lies inside a collection of the capture."""
     first = compared("graph_a1", "graph_gc").findings[0]

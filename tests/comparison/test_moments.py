@@ -9,12 +9,13 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
+from tests.serving import serving
 from tests.steps.test_timelines import PAIRS, column, result_of
-from tests.tiny import FIXTURES, label, one_gap
+from tests.tiny import FIXTURES, label, one_gap, reduced
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.comparison.moments import Span, middle
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.sides import Reading
+from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
 from tracediff.query.tables import Tables
@@ -84,6 +85,21 @@ def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_pa
     assert waited["idle_ns"].to_list() == [300]
     assert worked["idle_ns"].sort().to_list() == [50, 350]  # in the label of the next step, and before it
     assert second.select("start_ns", "duration_ns").rows() == [(400, 100)] and not len(other_grid)
+
+
+def test_the_moment_of_a_kernel_is_its_launch(tmp_path) -> None:
+    """A step is 107 us of the host and three kernels, of 200 us and of 240: the second step is the first that is typical."""
+    sides = [run_of_a_side(tmp_path, name, kernel_us) for name, kernel_us in (("a", 200), ("b", 240))]
+    (first,) = [one for one in compare(*sides).findings if one.where.kernel == "gemm_0"]
+    assert [(one.side, one.start_ns, one.end_ns, one.cause_ns) for one in first.evidence.moments] == [
+        ("candidate", 827_000 + 107_000, 827_000 + 347_000, 240_000),
+        ("baseline", 707_000 + 107_000, 707_000 + 307_000, 200_000),
+    ]
+
+
+def run_of_a_side(folder: Path, name: str, kernel_us: int) -> Side:
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(serving(8, kernel_us=kernel_us), folder / name, keep=True)])])
 
 
 # Real pairs.
