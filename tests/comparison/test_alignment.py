@@ -51,6 +51,18 @@ def rows(view: str, **tables: pl.DataFrame) -> list[dict[str, Any]]:
     return Alignment({name: lambda frame=frame: frame for name, frame in found.items()}).rows(view)
 
 
+def recorded(kind: str, view: str, **tables: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows where both sides recorded the kind. Where one did not, all that is said of it is unknown, and nothing else."""
+    both = rows(view, captured=captured(**{kind: (True, True)}), **tables)
+    for side, known in (("baseline", (False, True)), ("candidate", (True, False))):
+        found = rows(view, captured=captured(**{kind: known}), **tables)
+        wanted = [
+            {name: None if name.startswith(side) else value for name, value in row.items()} for row in both
+        ]
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    return both
+
+
 def only(row: dict[str, Any], *names: str) -> tuple:
     return tuple(row[name] for name in names)
 
@@ -280,9 +292,6 @@ def test_threads_by_role():
     ]
 
 
-GIL = captured(gil=(True, True))
-
-
 def test_holders_of_the_gil_and_waits_for_it():
     gil = table(
         "side thread hold_ns wait_ns",
@@ -295,12 +304,10 @@ def test_holders_of_the_gil_and_waits_for_it():
         {"thread": ["executor"], "phase": ["decode"], "baseline_idle_ns": [0.0], "candidate_idle_ns": [150.0]}
     )
     tables = {"gil": gil, "strata": strata, "gil_exposed": exposed}
-    assert [tuple(row.values()) for row in rows("aligned_gil", captured=GIL, **tables)] == [
+    assert [tuple(row.values()) for row in recorded("gil", "aligned_gil", **tables)] == [
         ("executor", "decode", 50.0, 5.0, 0.0, 50.0, 200.0, 150.0),
         ("worker", "decode", 0.0, 0.0, 0.0, 225.0, 0.0, 0.0),
     ]
-    (first, _) = rows("aligned_gil", captured=captured(gil=(False, True)), **tables)
-    assert only(first, "baseline_hold_ns", "baseline_wait_ns", "baseline_exposed_ns") == (None, None, None)
 
 
 def test_who_waits_for_whom():
@@ -308,7 +315,7 @@ def test_who_waits_for_whom():
         "side waiter holder holder_place ns", (0, "executor", "worker", "hash", 20), (1, "executor", "worker", "hash", 400),
         (1, "worker", "executor", "schedule", 8),
     )  # fmt: skip
-    assert [tuple(row.values()) for row in rows("aligned_gil_pair", gil_pairs=pairs, captured=GIL)] == [
+    assert [tuple(row.values()) for row in recorded("gil", "aligned_gil_pair", gil_pairs=pairs)] == [
         ("executor", "worker", "hash", 10.0, 100.0),
         ("worker", "executor", "schedule", 0.0, 2.0),
     ]
@@ -322,10 +329,7 @@ def test_collections_share_the_idle_time_of_their_thread():
         (1, "executor", "0", 4, 40),
     )
     exposed = pl.DataFrame({"thread": ["executor"], "baseline_idle_ns": [20.0], "candidate_idle_ns": [4.0]})
-    assert [
-        tuple(row.values())
-        for row in rows("aligned_gc", gc=gc, gc_exposed=exposed, captured=captured(gc=(True, True)))
-    ] == [
+    assert [tuple(row.values()) for row in recorded("gc", "aligned_gc", gc=gc, gc_exposed=exposed)] == [
         ("executor", "2", 1.0, 30.0, 15.0, 0.0, 0.0, 0.0),  # 30 of 40 ns: 15 of 20 ns of idle time
         ("executor", "0", 2.0, 10.0, 5.0, 1.0, 10.0, 4.0),
     ]
@@ -420,13 +424,11 @@ def test_groups_of_ranks():
 
 def test_what_only_one_side_recorded_is_not_zero_on_the_other():
     calls = table("side thread call count ns", (0, "executor", "poll", 2, 20), (1, "executor", "read", 4, 40))
-    both = rows("aligned_os_call", os_calls=calls, captured=captured(os_calls=(True, True)))
+    both = recorded("os_calls", "aligned_os_call", os_calls=calls)
     assert [tuple(row.values()) for row in both] == [
         ("executor", "poll", 1.0, 10.0, 0.0, 0.0),
         ("executor", "read", 0.0, 0.0, 1.0, 10.0),
     ]
-    one = rows("aligned_os_call", os_calls=calls, captured=captured(os_calls=(True, False)))
-    assert [only(row, "baseline_ns", "candidate_ns") for row in one] == [(10.0, None), (0.0, None)]
     assert rows("aligned_os_call", os_calls=calls, captured=captured(os_calls=(False, False))) == []
     switches = captured(context_switches=(True, True))
     (row,) = rows("aligned_off_cpu", off_cpu=calls.head(1), captured=switches)
@@ -478,16 +480,10 @@ def test_memory():
         (1, "device", 80, 55),
         where=False,
     )
-    found = rows(
-        "aligned_memory", memory=memory, memory_peaks=peaks, captured=captured(gpu_memory=(True, True))
-    )
+    found = recorded("gpu_memory", "aligned_memory", memory=memory, memory_peaks=peaks)
     assert [tuple(row.values()) for row in found] == [
         ("device", 0.0, 0.0, 0.0, 0.0, 70, 60, 1.0, 100.0, 0.0, 0.0, 90, 55)
     ]
-    (row,) = rows(
-        "aligned_memory", memory=memory, memory_peaks=peaks, captured=captured(gpu_memory=(False, True))
-    )
-    assert only(row, "baseline_bytes", "baseline_peak_bytes", "candidate_bytes") == (None, None, 100.0)
 
 
 def test_payloads():
