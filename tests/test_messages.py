@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 
+@cache
 def _trees() -> list[ast.AST]:
     return [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "tracediff").rglob("*.py")]
 
@@ -46,5 +48,7 @@ def test_messages_are_documented():
         re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs/messages.md").read_text(encoding="utf-8"), re.M)
     )
     assert _raised() <= documented
-    code = re.compile("|".join(sorted(_patterns())))
-    assert {slug for slug in documented if not code.fullmatch(slug)} == set()
+    patterns = _patterns()
+    left = documented - {one.replace("\\", "") for one in patterns}
+    code = re.compile("|".join(sorted(one for one in patterns if ".+" in one)))
+    assert {slug for slug in left if not code.fullmatch(slug)} == set()

@@ -25,7 +25,26 @@ def _place(text: str) -> str:
     return STEP if "_forward_step" in text else text
 
 
-@pytest.fixture(scope="module", params=CAPTURES, ids=lambda path: path.name.removesuffix(".sqlite.xz"))
+REPEATS = (
+    "eager_a2",
+    "graph_a2",
+    "graph_a3",
+    "graph_fused_2",
+    "graph_fused_3",
+)  # of programs that others are of as well
+
+
+def named(path: Path) -> str:
+    return path.name.removesuffix(".sqlite.xz")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(path, marks=[pytest.mark.slow] if named(path) in REPEATS else []) for path in CAPTURES
+    ],
+    ids=named,
+)
 def both(request, tmp_path_factory):
     path = request.param
     plain = tmp_path_factory.mktemp("oracle") / "capture.sqlite"

@@ -51,7 +51,7 @@ def without_identity(result) -> dict:
     return content
 
 
-@pytest.mark.parametrize("name", ["graph_gc", "tp2_a1"])
+@pytest.mark.parametrize("name", ["tp2_a1", pytest.param("graph_gc", marks=pytest.mark.slow)])
 def test_the_order_of_rows_in_a_file_is_irrelevant(name, tmp_path, reduction_of):
     straight = unpacked(name, tmp_path)
     (tmp_path / "shuffled").mkdir()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
 
 from tests import comparing
@@ -223,9 +221,8 @@ def differ(one, other, keys=NUMBERS) -> list[str]:
     return [text for key in keys for text in close(one[key], other[key], 1e-9, key)]
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (1, 2, 0), (2, 1, 0)])
-def test_the_order_of_runs_is_irrelevant(order, side_of, compared):
-    again = compare(side_of(*(GRAPH[i] for i in order)), side_of(*(FUSED[i] for i in order)))
+def test_the_order_of_runs_is_irrelevant(side_of, compared):
+    again = compare(side_of(*(GRAPH[i] for i in (1, 2, 0))), side_of(*(FUSED[i] for i in (2, 1, 0))))
     assert differ(compared(GRAPH, FUSED), again, (*NUMBERS, "ranks", "response_path")) == []
 
 
@@ -256,11 +253,10 @@ def sans_runs(value):
 @pytest.mark.parametrize(
     ("baseline", "candidate"),
     [
-        *combinations(GRAPH, 2),
+        GRAPH[:2],
+        GRAPH[1:],
         EAGER,
-        (GRAPH[:2], GRAPH[2]),
         (GRAPH[:1], GRAPH[1:]),
-        (GRAPH, GRAPH),
     ],
 )
 def test_the_same_program_never_changed(baseline, candidate, compared):
@@ -273,7 +269,7 @@ def test_the_same_program_never_changed(baseline, candidate, compared):
 # Known changes
 
 
-@pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
+@pytest.mark.parametrize("baseline", ["graph_a1", GRAPH])
 def test_garbage_collection_is_found(baseline, compared, reduction_of):
     first = compared(baseline, "graph_gc").findings[0]
     assert (first.cause, first.where.range, first.where.thread) == ("gc", "_schedule", "executor")
@@ -314,7 +310,7 @@ def test_repeats_of_the_baseline_make_a_large_change_no_less_sure(compared):
     assert repeated.tail.p_value <= alone.tail.p_value
 
 
-@pytest.mark.parametrize("baseline", ["graph_a1", "graph_a2", "graph_a3", GRAPH])
+@pytest.mark.parametrize("baseline", ["graph_a1", GRAPH])
 def test_sleeping_is_found(baseline, compared):
     """Two milliseconds more; part of that is called the host's, which slept and was slow in every call after it."""
     result = compared(baseline, "graph_sleep")

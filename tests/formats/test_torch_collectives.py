@@ -34,9 +34,9 @@ def calls(folder, trace: TorchTrace) -> list[tuple]:
         ).fetchall()
 
 
-@pytest.mark.parametrize(
-    ("name", "sent", "received", "call", "size"),
-    [
+def test_each_collective_is_the_call_that_it_makes(tmp_path):
+    """Two bytes an element: what a rank sends, of a reduce-scatter what it gets."""
+    cases = [
         ("allreduce", 8, 8, "ncclAllReduce", 16),
         ("_allgather_base", 8, 16, "ncclAllGather", 16),
         ("all_gather", 8, 16, "ncclAllGather", 16),
@@ -47,28 +47,30 @@ def calls(folder, trace: TorchTrace) -> list[tuple]:
         ("send", 8, 8, "ncclSend", 16),
         ("recv", 8, 8, "ncclRecv", 16),
         ("barrier", 0, 0, "ncclAllReduce", None),
-    ],
-)
-def test_each_collective_is_the_call_that_it_makes(tmp_path, name, sent, received, call, size):
-    """Two bytes an element: what a rank sends, of a reduce-scatter what it gets."""
-    said = {"In msg nelems": sent, "Out msg nelems": received}
-    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, name, **said)) == [
-        (call, size, True, "tp")
     ]
+    trace = steps(TorchTrace())
+    for at, (name, sent, received, *_) in enumerate(cases):
+        trace.collective(
+            EXECUTOR,
+            160 + 20 * at,
+            170 + 20 * at,
+            name,
+            **{"In msg nelems": sent, "Out msg nelems": received},
+        )
+    assert calls(tmp_path, trace) == [(call, size, True, "tp") for *_, call, size in cases]
 
 
-@pytest.mark.parametrize("name", ["wait", "init", "ALLREDUCE", "allreduce; DROP", "", "x" * 99])
-def test_what_is_no_collective_stays_a_range(tmp_path, name):
-    trace = steps(TorchTrace()).collective(EXECUTOR, 90, 160, name)
+def test_what_is_no_collective_stays_a_range(tmp_path):
+    trace = steps(TorchTrace())
+    for at, name in enumerate(["wait", "init", "ALLREDUCE", "allreduce; DROP", "", "x" * 99]):
+        trace.collective(EXECUTOR, 160 + 20 * at, 170 + 20 * at, name)
     assert calls(tmp_path, trace) == []
-    assert (
-        "record_param_comms" in reduce_file(torch_trace(tmp_path, trace), Reading(threads=1)).ranges["place"]
-    )
+    ranges = reduce_file(torch_trace(tmp_path, trace), Reading(threads=1)).ranges
+    assert ranges.filter(place="record_param_comms")["count"].sum() == 6
 
 
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
+def test_an_odd_field_costs_what_it_says_alone(tmp_path):
+    cases = [
         ({"dtype": "acme"}, ("ncclAllReduce", None, True, "tp")),
         ({"In msg nelems": -5}, ("ncclAllReduce", None, True, "tp")),
         ({"In msg nelems": 2**62}, ("ncclAllReduce", None, True, "tp")),
@@ -78,15 +80,15 @@ def test_what_is_no_collective_stays_a_range(tmp_path, name):
         ({"Process Group Description": "y" * 500}, ("ncclAllReduce", 2048, True, "y" * 64)),
         ({"Process Group Ranks": [0, 1]}, ("ncclAllReduce", 2048, True, "tp")),
         ({"Process Group Ranks": {"a": 1}}, ("ncclAllReduce", 2048, True, "tp")),
-    ],
-)
-def test_an_odd_field_costs_what_it_says_alone(tmp_path, said, found):
-    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, **said)) == [found]
-
-
-@pytest.mark.parametrize("said", [{"In msg nelems": "many"}, {"dtype": 3}, {"In msg nelems": 2**70}])
-def test_a_field_of_another_type_makes_it_a_plain_range(tmp_path, said):
-    assert calls(tmp_path, steps(TorchTrace()).collective(EXECUTOR, 90, 160, **said)) == []
+        # a field of another type makes it a plain range
+        ({"In msg nelems": "many"}, None),
+        ({"dtype": 3}, None),
+        ({"In msg nelems": 2**70}, None),
+    ]
+    trace = steps(TorchTrace())
+    for at, (said, _) in enumerate(cases):
+        trace.collective(EXECUTOR, 160 + 20 * at, 170 + 20 * at, **said)
+    assert calls(tmp_path, trace) == [found for _, found in cases if found]
 
 
 def test_sends_that_are_one_launch_belong_to_the_group_of_the_last(tmp_path):

@@ -105,7 +105,9 @@ def test_busy_and_idle_time_of_every_step_is_the_accounting(pair: str, side: int
         assert {name.removesuffix("_ns"): ns for name, ns in step.args.items() if name.removesuffix("_ns") in CATEGORIES} == expected  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "pair", ["hog300", "two ranks", *(pytest.param(one, marks=pytest.mark.slow) for one in list(PAIRS)[1::2])]
+)
 @pytest.mark.parametrize("side", (0, 1), ids=SIDES)
 def test_every_op_of_the_export_is_there(pair: str, side: int, tmp_path) -> None:
     """Asked of the export itself: how many ops touch each step, and for how long."""

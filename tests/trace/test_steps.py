@@ -7,6 +7,8 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, label, reduced, spent
 from tracediff.errors import TracediffError
+from tracediff.formats.capture import load_capture
+from tracediff.trace.steps import find_steps
 
 COLUMNS = ("number", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs")
 
@@ -119,28 +121,35 @@ def test_step_regex_wins_over_known_labels(tmp_path):
     assert bounds(reduction) == [(200, 2200), (2200, 4200)]  # two launches each
 
 
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    """Three steps of the newest label, loaded."""
+    folder = tmp_path_factory.mktemp("labels")
+    found = load_capture(labelled(*map(label, range(3))).write(folder / "trace.sqlite"), folder)
+    yield found
+    found.close()
+
+
 @pytest.mark.parametrize(
     "regex", ["(", "[a-", "(?P<number", "*x", "(?P<number>a)(?P<number>b)", r"(?=step)", r"(a)\1"]
 )
-def test_a_regex_that_cannot_be_used_is_refused(regex, tmp_path):
+def test_a_regex_that_cannot_be_used_is_refused(regex, capture):
     with pytest.raises(TracediffError) as raised:
-        reduced(labelled(label(0), label(1)), tmp_path, step_regex=regex)
+        find_steps(capture, regex)
     assert raised.value.slug == "bad-step-regex" and "(?P<number>" in raised.value.fix
     assert repr(regex) in raised.value.message
 
 
 @pytest.mark.parametrize("regex", [".*", ".", "^.+$", "(.*)", ".{3,}", "step|"])
-def test_a_regex_that_matches_any_name_is_refused(regex, tmp_path):
+def test_a_regex_that_matches_any_name_is_refused(regex, capture):
     with pytest.raises(TracediffError) as raised:
-        reduced(labelled(label(0), label(1)), tmp_path, step_regex=regex)
+        find_steps(capture, regex)
     assert raised.value.slug == "bad-step-regex" and "any name" in raised.value.message
 
 
 @pytest.mark.parametrize("regex", [r"\d+", "[a-z]", "_forward_step .*", r"^\W\w+"])
-def test_a_regex_that_matches_many_names_is_not(regex, tmp_path):
-    assert reduced(labelled(label(0), label(1), label(2)), tmp_path, step_regex=regex).step_source.endswith(
-        regex
-    )
+def test_a_regex_that_matches_many_names_is_not(regex, capture):
+    assert find_steps(capture, regex).source == f"step-regex:{regex}"
 
 
 def test_a_regex_that_matches_nothing(tmp_path):
@@ -150,9 +159,9 @@ def test_a_regex_that_matches_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("regex", ["'", "''; DROP TABLE step; --", "{{number}}", "%s {0} $1", "\\d'"])
-def test_a_hostile_regex_is_only_a_regex(regex, tmp_path):
+def test_a_hostile_regex_is_only_a_regex(regex, capture):
     with pytest.raises(TracediffError) as raised:
-        reduced(labelled(label(0), label(1)), tmp_path, step_regex=regex)
+        find_steps(capture, regex)
     assert raised.value.slug in ("no-steps", "bad-step-regex")
 
 

@@ -32,25 +32,25 @@ def test_the_executor_is_who_carries_the_labels(tmp_path):
     assert roles(worker(executor=77), tmp_path) == {77: ("executor", "worker")}
 
 
-@pytest.mark.parametrize(
-    ("text", "role"),
-    [
-        ("await_response-12", "await-response"),
-        ("handle_response", "dispatch-result"),
-        ("proxy_dispatch_result_thread", "dispatch-result"),
-        ("decode_incrementally", "detokenizer"),
-        ("detokenize", "detokenizer"),
-        ("detokenise 3", "detokenizer"),
-        ("chat_stream_post_processor", "post-processor"),
-        ("tokenize", "tokenizer"),
-        ("LLM.generate_async", "request-submitter"),
-        ("request_queue.put", "request-submitter"),
-        ("my own range 7", "thread of my own range N"),
-    ],
-)
-def test_roles_by_range(text, role, tmp_path):
-    found = roles(worker().process(200).thread(200, 21).range(21, text, 0, 10), tmp_path)
-    assert found[21] == (role, "host")  # another process, without a GPU
+def test_roles_by_range(tmp_path):
+    expected = {
+        "await_response-12": "await-response",
+        "handle_response": "dispatch-result",
+        "proxy_dispatch_result_thread": "dispatch-result",
+        "decode_incrementally": "detokenizer",
+        "detokenize": "detokenizer",
+        "detokenise 3": "detokenizer",
+        "chat_stream_post_processor": "post-processor",
+        "tokenize": "tokenizer",
+        "LLM.generate_async": "request-submitter",
+        "request_queue.put": "request-submitter",
+        "my own range 7": "thread of my own range N",
+    }
+    trace = worker().process(200)
+    for tid, text in enumerate(expected, 21):
+        trace.thread(200, tid).range(tid, text, 0, 10)
+    found = roles(trace, tmp_path)  # of another process, without a GPU
+    assert [found[tid] for tid in range(21, 32)] == [(role, "host") for role in expected.values()]
 
 
 def test_the_executor_keeps_its_role_whatever_else_it_does(tmp_path):

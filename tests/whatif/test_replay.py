@@ -238,7 +238,9 @@ def waits(path: Path) -> list[tuple[int, int]]:
     return [(start, end) for _, start, end in found]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
+)
 def test_no_more_is_charged_to_the_gil_than_was_waited(tmp_path, seed):
     path = random_traces.trace(seed).write(tmp_path / "trace.sqlite")
     within_waits(path, reduce_file(path, Reading(threads=1, graph="all")).events)
