@@ -81,8 +81,8 @@ def test_numbers_in_sentences_have_three_digits_and_one_unit() -> None:
         "0", "0.040", "0.943", "5.91", "10.0", "92.3", "100", "354", "1,732",
     ]  # fmt: skip
     short, long = units.prose([92_340, -22_100]), units.prose([1_732_400, 89_600])
-    assert (short.signed(92_340), short.signed(-22_100), short.signed(0)) == ("+92.3 us", "-22.1 us", "0 us")
-    assert (long.signed(-1_732_400), long.size(89_600)) == ("-1.73 ms", "0.090 ms")
+    assert (short.delta(92_340), short.delta(-22_100), short.delta(0)) == ("+92.3 us", "-22.1 us", "0 us")
+    assert (long.delta(-1_732_400), long.size(89_600)) == ("-1.73 ms", "0.090 ms")
 
 
 def test_a_change_of_more_than_ten_times_is_a_factor() -> None:

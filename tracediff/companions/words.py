@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from tracediff.report import units
 
+time, signed = units.spoken, units.spoken_delta  # a duration, a difference of two
 _COUNTS = (("G", 1e9), ("M", 1e6), ("k", 1e3))
-
-
-def time(ns: float) -> str:
-    """Write a duration."""
-    return units.prose([ns]).size(ns)
 
 
 def size(value: float) -> str:
@@ -55,8 +51,3 @@ def times(before: float, after: float) -> str:
 def part(delta: float, base: float) -> str:
     """Write a change as a part of its base, in brackets after a blank; empty without a base."""
     return f" ({units.percent(delta, base)})" if base else ""
-
-
-def signed(ns: float) -> str:
-    """Write a difference of times."""
-    return units.prose([ns]).signed(ns)

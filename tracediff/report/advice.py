@@ -33,7 +33,7 @@ def _replayed(one: Advice) -> dict[str, str]:
     whole, write = one.before_ns or 0.0, units.prose([one.before_ns])
     gained = whole - (one.after_ns or 0.0)
     sizes = {name: write.size(getattr(one, f"{name}_ns") or 0.0) for name in ("after", "low", "high")}
-    gain = units.prose([gained]).size(gained)
+    gain = units.spoken(gained)
     return {
         "step": units.step(one.phase), "count": units.count(one.count_per_step),
         "times": units.counted(one.count_per_step, "time"), "gain": gain, "less": units.share(gained, whole), **sizes,

@@ -41,10 +41,10 @@ def difference(one: _Difference) -> str:
         return say("bisect_unmeasured")
     write = units.prose([one.delta_ns])
     if one.low_ns is None or one.high_ns is None or not math.isfinite(one.low_ns):
-        return say("bisect_few_pairs", size=write.signed(one.delta_ns))
+        return say("bisect_few_pairs", size=write.delta(one.delta_ns))
     write = units.prose([one.delta_ns, one.low_ns, one.high_ns])
-    low, high = (write.signed(bound) for bound in (one.low_ns, one.high_ns))
-    return say("bisect_difference", size=write.signed(one.delta_ns), low=low, high=high)
+    low, high = (write.delta(bound) for bound in (one.low_ns, one.high_ns))
+    return say("bisect_difference", size=write.delta(one.delta_ns), low=low, high=high)
 
 
 def headline(found: Bisect) -> list[str]:
@@ -54,7 +54,7 @@ def headline(found: Bisect) -> list[str]:
     culprit, beside = found.culprits[0], found.parent
     said = say("culprit", subject=shorten(culprit.subject, NAME))
     if beside is not None and beside.delta_ns is not None:
-        size = units.prose([beside.delta_ns]).signed(beside.delta_ns)
+        size = units.spoken_delta(beside.delta_ns)
         said = say("culprit_beside", subject=shorten(culprit.subject, NAME), measure=found.measure, size=size)
     return [Strong("Culprit: "), Code(culprit.commit[:COMMIT]), Strong(said)]
 
@@ -70,7 +70,7 @@ def _unfinished(found: Bisect) -> str:
         if found.outcome == "noise":
             return say("bisect_noise", **slots)
         if found.limit_given and found.limit_ns is not None:
-            limit = units.prose([found.limit_ns]).size(found.limit_ns)
+            limit = units.spoken(found.limit_ns)
             return say("bisect_alike_limit", limit=limit, **slots)
         return say("bisect_alike", **slots)
     told = found.outcome if found.outcome in ("budget", "ambiguous") else "open"
@@ -90,7 +90,7 @@ def evidence(found: Bisect) -> list[str]:
             again = found.culprits[0].commit[:COMMIT]
             said.append(say("bisect_part", share=units.share(part), commit=again))
     if found.limit_ns is not None:
-        limit = units.prose([found.limit_ns]).signed(found.limit_ns)
+        limit = units.spoken_delta(found.limit_ns)
         said.append(say("bisect_limit" if found.limit_given else "bisect_limit_half", limit=limit))
     said.append(say("bisect_sure", percent=f"{100 * (1 - found.error):.0f} %"))
     measured = _measured(found)
@@ -120,7 +120,7 @@ def _rows(found: Bisect) -> list[list[Span]]:
     return [
         [
             Code(one.candidate.commit[:COMMIT]), _VERDICTS[one.verdict], f"{one.pairs}",
-            "" if one.delta_ns is None else units.prose([one.delta_ns]).signed(one.delta_ns),
+            "" if one.delta_ns is None else units.spoken_delta(one.delta_ns),
             _interval(one), f"{one.seconds / 60:.1f}", shorten(one.candidate.subject, NAME),
         ]
         for one in _measured(found)
@@ -136,7 +136,7 @@ def _interval(one: BisectProbe) -> str:
     if one.low_ns is None or one.high_ns is None:
         return ""
     write = units.prose([one.low_ns, one.high_ns])
-    return f"{write.signed(one.low_ns)} to {write.signed(one.high_ns)}"
+    return f"{write.delta(one.low_ns)} to {write.delta(one.high_ns)}"
 
 
 def document(found: Bisect) -> Section:

@@ -156,7 +156,7 @@ def render_benchmark(result: Result) -> bytes:
     result = neutral(result)
     step, launch = result.step, result.launch.candidate
     ends = (step.delta_ns, step.ci_low_ns, step.ci_high_ns)
-    delta, low, high = (units.prose(ends).signed(ns) for ns in ends)
+    delta, low, high = (units.prose(ends).delta(ns) for ns in ends)
     said = result.headline.text or words.VERDICTS[result.verdict].word
     extra = say("benchmark_extra", said=said, delta=delta, low=low, high=high)
     entries: list[dict[str, object]] = [_entry("step time", "us", step.candidate_ns / 1e3, extra=extra)]

@@ -65,60 +65,28 @@ def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Co
         print_line(console, text)
 
 
-def print_table(
-    console: Console,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str | Text]],
-    *,
-    left: Collection[int] = (0,),
-    styles: Sequence[str] = (),
-    below: Sequence[str] = (),
-) -> None:
-    """Print a table (see `table_lines`); where it is wider than the terminal, the first cell of each row on a line of its own.
-
-    below: a sentence for each row.
-    """
-    lines = table_lines(console, header, rows, left=left, styles=styles)
-    if max(map(len, lines), default=0) + 2 <= console.width:
-        for line, text in zip_longest(lines, [*[""] * bool(header), *below]):
-            console.print(Text("  ") + line, soft_wrap=True)
-            if text:
-                print_line(console, text, indent=5, hang=2)
-        return
-    rest = {column - 1 for column in left}
-    lines = table_lines(console, header[1:], [row[1:] for row in rows], left=rest, styles=styles)
-    if header:
-        if header[0]:
-            console.print(Text.assemble("  ", (header[0], "dim")), soft_wrap=True)
-        console.print(Text("    ") + lines.pop(0), soft_wrap=True)
-    for row, line, style, text in zip_longest(rows, lines, styles[: len(rows)], below):
-        if str(row[0]):
-            console.print(
-                Text.assemble("  ", row[0] if isinstance(row[0], Text) else (row[0], style or "")),
-                soft_wrap=True,
-            )
-        console.print(Text("    ") + line, soft_wrap=True)
+def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ()) -> None:
+    """Print a table whose first column is cut so that rows fit; on a narrow terminal it is on a line of its own. said: a sentence below each row."""
+    left = {column for column, right in enumerate(table.right) if not right}
+    others = [
+        [Text(_plain(cell.text, console), _COLOURS.get(cell.tone, "")) for cell in row[1:]]
+        for row in table.rows
+    ]
+    rest = table_lines(console, table.heads[1:], others, left={column - 1 for column in left})
+    room = console.width - 2
+    beside = room - 2 - max(map(len, rest))
+    room = room if said or beside < NAME else max(20, beside)
+    names_of = [Text(_plain(names.cut(row[0].text, room), console)) for row in table.rows]
+    rows = [[name, *cells] for name, cells in zip(names_of, others, strict=True)]
+    lines = table_lines(console, table.heads, rows, left={0, *left})
+    apart = max(map(len, lines)) + 2 > console.width
+    first = [Text(table.heads[0], "dim"), *names_of]
+    for name, line, text in zip_longest(first, rest if apart else lines, ["", *said]):
+        if apart and name:
+            console.print(Text("  ") + name, soft_wrap=True)
+        console.print(Text("    " if apart else "  ") + line, soft_wrap=True)
         if text:
             print_line(console, text, indent=5, hang=2)
-
-
-def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ()) -> None:
-    """Print a table whose first column is cut so that rows fit; on a narrow terminal to a line of its own. said: a sentence below each row."""
-    left = {0, *(column for column, right in enumerate(table.right) if not right)}
-    space = console.width - 2
-    texts = [[cell.text for cell in row] for row in table.rows]
-    if not said:
-        rest = table_lines(
-            console, table.heads[1:], [row[1:] for row in texts], left={column - 1 for column in left}
-        )
-        space -= 2 + max(map(len, rest))
-        if space < NAME:
-            space = console.width - 2  # on a line of its own
-    rows: list[list[str | Text]] = []
-    for first, *others in table.rows:
-        cells = (Text(_plain(cell.text, console), _COLOURS.get(cell.tone, "")) for cell in others)
-        rows.append([names.cut(first.text, max(20, space)), *cells])
-    print_table(console, table.heads, rows, left=left, below=said)
 
 
 def print_section(console: Console, section: blocks.Section, depth: int, top: int) -> None:
@@ -224,19 +192,14 @@ def table_lines(
     rows: Sequence[Sequence[str | Text]],
     *,
     left: Collection[int] = (0,),
-    styles: Sequence[str] = (),
     header_style: str = "dim",
 ) -> list[Text]:
-    """A line for the header, if any, and for each row. left: columns that are not aligned to the right; styles: of the rows."""
-    table = Table(
-        box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style, show_header=bool(header)
-    )
-    for number in range(len(header or rows[0])):
-        justify = "left" if number in left else "right"
-        table.add_column(Text(header[number] if header else ""), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for row, style in zip_longest(rows, styles[: len(rows)]):
-        cells = (cell if isinstance(cell, Text) else Text(_plain(cell, console)) for cell in row)
-        table.add_row(*cells, style=style or None)
+    """A line for the header and for each row. left: columns that are not aligned to the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style)
+    for number, head in enumerate(header):
+        table.add_column(Text(head), justify="left" if number in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell, console)) for cell in row))
     lines = []
     for segments in console.render_lines(table, console.options.update(width=_ENDLESS), pad=False):
         line = Text.assemble(*((one.text, one.style or "") for one in segments))

@@ -81,7 +81,7 @@ def first(result: Result, most: int = 5) -> Section:
 def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
     parts = words.parts_line(one, words.finding_scale([one], result))
-    size = words.brief_unit(one, result).signed(one.delta_ns)
+    size = words.brief_unit(one, result).delta(one.delta_ns)
     return [
         Cell(size, one.delta_ns, values.tone(one.delta_ns, one.level)), title, " ", _sure(one, result),
         *(f", {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
@@ -237,17 +237,13 @@ def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
 def _moments(one: Finding) -> Table:
     listed: list[list[Span | Cell]] = []
     for at in one.evidence.moments[:PAGE]:
-        length = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
+        length = units.exact(at.end_ns - at.start_ns)
         listed.append([at.side, Code(at.run), f"{at.start_ns}", f"{at.end_ns}", f"{at.what}, {length}"])
         if at.step_start_ns is not None and at.step_end_ns is not None:
-            length = units.scale_for([at.step_end_ns - at.step_start_ns]).time(
-                at.step_end_ns - at.step_start_ns
-            )
+            length = units.exact(at.step_end_ns - at.step_start_ns)
             whole = say("moment_step", length=length)
             if at.cause_ns is not None:
-                whole = say(
-                    "moment_step_of", length=length, size=units.scale_for([at.cause_ns]).time(at.cause_ns)
-                )
+                whole = say("moment_step_of", length=length, size=units.exact(at.cause_ns))
             listed.append([at.side, Code(at.run), f"{at.step_start_ns}", f"{at.step_end_ns}", whole])
     return grid("moments", ["Side", "Capture", "From, ns", "To, ns", "What"], listed, right=(2, 3), depth=2)
 
@@ -260,7 +256,7 @@ def queries(one: Finding, step: str) -> list[Block]:
     ]
     for at in one.evidence.moments:
         if at.query and at.cause_ns is not None:
-            size = units.scale_for([at.cause_ns]).time(at.cause_ns)
+            size = units.exact(at.cause_ns)
             found += [
                 Line([Code(f"tracediff query {at.run}"), say("query_of_moment", size=size)]),
                 Listing(at.query, "sql"),

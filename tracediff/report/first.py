@@ -52,7 +52,7 @@ def _odd_runs(result: Result) -> list[str]:
     for phase in result.phases:
         for one in phase.odd_runs:
             slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
-            size = units.prose([one.delta_ns]).size(one.delta_ns)
+            size = units.spoken(one.delta_ns)
             said.append(say("odd_more" if one.delta_ns > 0 else "odd_less", size=size, **slots))
     return said
 
@@ -106,15 +106,14 @@ def what(result: Result) -> str:
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
     prose = words.page_unit(result)
-    before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
-    both = {"before": _bare(before, prose), "after": after}
+    both = {"before": prose.number(observed.baseline_ns), "after": prose.time(observed.candidate_ns)}
     step = step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
         failed = _failed(result)
         name, message = (failed.name, failed.message) if failed else ("checks", "")
         return say(
-            "checks", message=message, name=name, step=step[:1].upper() + step[1:], before=before, after=after, baseline=result.inputs.baseline.label,
-            candidate=candidate,
+            "checks", message=message, name=name, step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
+            candidate=candidate, **both | {"before": prose.time(observed.baseline_ns)},
         )  # fmt: skip
     slots = {
         "direction": words.VERDICTS[result.verdict].word,
@@ -136,7 +135,7 @@ def what(result: Result) -> str:
     if observed.stops is None:
         return say("mean", typical=_typical(result), **slots)
     stops = observed.stops
-    slots |= {"side": stops.side, "stop": units.prose([stops.stop_ns]).size(stops.stop_ns)}
+    slots |= {"side": stops.side, "stop": units.spoken(stops.stop_ns)}
     if stops.every:
         return say("regular", every=units.ordinal(stops.every), **slots)
     return say("stops", count=f"{stops.count}", **slots)
@@ -155,9 +154,9 @@ def change(result: Result) -> str:
     """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, without the direction."""
     observed = result.observed
     prose = words.page_unit(result)
-    before, after = prose.size(observed.baseline_ns), prose.size(observed.candidate_ns)
+    before, after = prose.number(observed.baseline_ns), prose.time(observed.candidate_ns)
     return say(
-        f"title_{_of(result)}", step=step_of(result, observed.phase), before=_bare(before, prose), after=after,
+        f"title_{_of(result)}", step=step_of(result, observed.phase), before=before, after=after,
         change=_change(observed, prose), kernel=brief(short(result.verdict_facts.rung.kernel)),
     )  # fmt: skip
 
@@ -186,8 +185,8 @@ def why(result: Result) -> str:
     parts = [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
-        cause, change = named(finding), prose.signed(one.delta_ns)
-        within = 0 < one.share <= 1 or change == prose.signed(observed.delta_ns)
+        cause, change = named(finding), prose.delta(one.delta_ns)
+        within = 0 < one.share <= 1 or change == prose.delta(observed.delta_ns)
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
         if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
             pattern = "beside_rank"
@@ -221,10 +220,10 @@ def reason(result: Result) -> str:
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = words.page_unit(result)
-    low, high = prose.signed(observed.ci_low_ns), prose.signed(observed.ci_high_ns)
+    low, high = prose.signed(observed.ci_low_ns), prose.delta(observed.ci_high_ns)
     limit, runs, shares = _limit(result), result.step.runs, result.step.time_share
     return say(
-        f"repeat_{limit}", low=_bare(low, prose), high=high, size=prose.size(abs(observed.host_speed_ns)),
+        f"repeat_{limit}", low=low, high=high, size=prose.size(abs(observed.host_speed_ns)),
         speed="slower" if observed.host_speed_ns > 0 else "faster", runs=f"{runs.baseline} + {runs.candidate}",
         share=units.share(min(shares.baseline, shares.candidate)),
     )  # fmt: skip
@@ -267,12 +266,12 @@ def _typical(result: Result) -> str:
 
 def _both(one: Delta | Step) -> str:
     prose = units.both(one.baseline_ns, one.candidate_ns)
-    return f"{_bare(prose.size(one.baseline_ns), prose)} -> {prose.size(one.candidate_ns)}"
+    return f"{prose.number(one.baseline_ns)} -> {prose.time(one.candidate_ns)}"
 
 
-def _change(observed: Observed, prose: units.Prose) -> str:
+def _change(observed: Observed, prose: units.Spoken) -> str:
     """`+372 us, +38 %`; `12x` beyond ten times; the time alone without a base."""
-    size = prose.signed(observed.delta_ns)
+    size = prose.delta(observed.delta_ns)
     base = observed.baseline_ns
     if not base or not math.isfinite(observed.delta_ns / base):
         return size
@@ -281,8 +280,3 @@ def _change(observed: Observed, prose: units.Prose) -> str:
 
 def _finding(result: Result, part: ObservedPart) -> Finding | None:
     return next((one for one in result.findings if one.rank == part.finding), None)
-
-
-def _bare(text: str, prose: units.Prose) -> str:
-    """Without the unit, where the next number has it."""
-    return text.removesuffix(f" {prose.unit}")

@@ -52,12 +52,12 @@ def amount(value: float | None, unit: str) -> str:
     """A value per step: a time with three digits, or a count; '' of none."""
     if value is None:
         return ""
-    return units.count(value) if unit == "count" else units.prose([value]).size(value)
+    return units.count(value) if unit == "count" else units.spoken(value)
 
 
 def signed(value: float, unit: str) -> str:
     """A difference with its sign."""
-    return f"{value:+,.2f}" if unit == "count" else units.prose([value]).signed(value)
+    return f"{value:+,.2f}" if unit == "count" else units.spoken_delta(value)
 
 
 def size(delta: float | None, base: float | None, unit: str) -> str:

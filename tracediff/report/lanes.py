@@ -157,7 +157,7 @@ def _axis(length: int) -> dict[str, Any]:
 
 
 def _written(ns: int) -> str:
-    return units.scale_for([ns]).time(ns)
+    return units.exact(ns)
 
 
 def _units(ns: Ints) -> Ints:

@@ -92,8 +92,7 @@ def main(result: Result) -> list[PhaseLine]:
 def scale(result: Result) -> units.Spoken:
     """Choose the unit of all rows: that of the shortest step, written as in the first sentence."""
     sizes = [(one.typical.baseline_ns, one.typical.candidate_ns) for one in result.phases if one.typical]
-    prose = units.both(*min(sizes, key=max, default=(result.step.baseline_ns, result.step.candidate_ns)))
-    return units.Spoken(prose.unit, prose.factor, 0)
+    return units.both(*min(sizes, key=max, default=(result.step.baseline_ns, result.step.candidate_ns)))
 
 
 def _ordered(result: Result) -> list[Phase]:

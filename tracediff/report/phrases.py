@@ -167,7 +167,7 @@ def _rare(finding: Finding) -> str:
         return ""
     sides = ((rare.baseline_steps, rare.baseline_of), (rare.candidate_steps, rare.candidate_of))
     shares = units.arrow(units.share(*one) for one in sides)
-    typical = units.prose([rare.typical_delta_ns]).signed(rare.typical_delta_ns)
+    typical = units.spoken_delta(rare.typical_delta_ns)
     return say("rare_steps", shares=shares, typical=typical)
 
 

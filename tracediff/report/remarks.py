@@ -147,7 +147,7 @@ def _outlier(row: RankRow) -> str:
     slots = {"rank": f"{row.rank}", "size": scale.delta(row.delta_own_ns or 0.0)}
     if not row.candidate_last or row.candidate_behind_ns is None:
         return say("rank_apart", **slots)
-    behind = units.scale_for([row.candidate_behind_ns]).time(row.candidate_behind_ns)
+    behind = units.exact(row.candidate_behind_ns)
     return say("rank_apart_last", share=units.share(row.candidate_last), behind=behind, **slots)
 
 
@@ -156,7 +156,7 @@ def rank_skew(one: RankSkew, two: bool = True) -> str:
     slots = {
         "side": words.sentence(one.side),
         "ranks": f"{one.ranks}",
-        "late": units.scale_for([one.late_ns]).time(one.late_ns),
+        "late": units.exact(one.late_ns),
     }
     pattern = "rank_late" if two else "rank_late_of_one"
     if one.slowest is None:
@@ -170,7 +170,7 @@ def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: floa
     every, burst_ns = getattr(row, f"{side}_every"), getattr(row, f"{side}_burst_ns")
     if not every or row.role not in RESPONSE_ROLES:
         return []
-    work, whole = (units.prose([ns]).size(ns) for ns in (burst_ns, step_ns))
+    work, whole = (units.spoken(ns) for ns in (burst_ns, step_ns))
     slots = {"every": units.ordinal(every), "work": work, "count": f"{every}", "whole": whole, "step": step}
     return [say("bursts", thread=the_thread(row.role), **slots)]
 
@@ -188,7 +188,7 @@ def rank_clocks(report: Result | Show) -> list[str]:
             exports=f"{one.exports}",
             count=f"{one.shared:,}",
             kind=one.kind,
-            apart=units.prose([one.apart_ns]).size(one.apart_ns),
+            apart=units.spoken(one.apart_ns),
         )
         for side, one in zip(names, report.rank_clocks, strict=False)
         if one is not None

@@ -269,7 +269,7 @@ def waits(report: Show) -> Section | None:
         _lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
     ]
     if report.idle_left_out:
-        left = units.scale_for([report.idle_left_out_ns]).time(report.idle_left_out_ns)
+        left = units.exact(report.idle_left_out_ns)
         found.append(_aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
     found.append(
         table(
@@ -285,7 +285,7 @@ def _wait(one: IdleCause, number: int) -> Cell:
         facts.append(("rank", [Cell(show_words.on_rank(one))]))
     if one.longest:
         at = one.longest
-        size = units.scale_for([at.end_ns - at.start_ns]).time(at.end_ns - at.start_ns)
+        size = units.exact(at.end_ns - at.start_ns)
         facts.append(("longest", [Cell(f"{size} in {at.run}, from {at.start_ns} to {at.end_ns} ns")]))
     more: list[Block] = [facts_of("place", facts)]
     if one.query and number < 2 * PAGE:
@@ -450,7 +450,7 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
     facts: list[tuple[str, list[Cell]]] = []
     for side, of in fields.side_of(row):
         shapes = [
-            f"{units.scale_for([of.mean_ns]).time(of.mean_ns)} each",
+            f"{units.exact(of.mean_ns)} each",
             *([f"grid {' '.join(of.grids[:6])}"] if of.grids else []),
             *([f"block {' '.join(of.blocks[:6])}"] if of.blocks else []),
             *([] if of.registers is None else [f"{of.registers} registers"]),

@@ -70,7 +70,7 @@ def render_show_html(report: Show) -> str:
 
 
 def _step(report: Show) -> str:
-    return units.scale_for([report.step.mean_ns]).time(report.step.mean_ns)
+    return units.exact(report.step.mean_ns)
 
 
 def _said(report: Show) -> list[Block]:

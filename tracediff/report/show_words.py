@@ -84,7 +84,7 @@ def _sentence(report: Show) -> str:
     kernel = next((row.baseline for row in report.kernels if row.baseline), None)
     if kernel and step.idle_ns < LITTLE * step.mean_ns:
         share = units.share(1 - step.idle_ns / step.mean_ns)
-        size = units.prose([kernel.ns_per_step]).size(kernel.ns_per_step)
+        size = units.spoken(kernel.ns_per_step)
         return say(
             "show_busy",
             length=length,
@@ -116,7 +116,7 @@ def _stops(report: Show) -> str:
     stops = report.stops
     if stops is None or stops.count * stops.stop_ns < LITTLE * stops.total * report.step.mean_ns:
         return ""
-    stop = units.prose([stops.stop_ns]).size(stops.stop_ns)
+    stop = units.spoken(stops.stop_ns)
     if stops.every:
         return say("show_regular", every=units.ordinal(stops.every), stop=stop)
     return say("show_stops", count=f"{stops.count}", total=f"{stops.total}", stop=stop)
@@ -183,5 +183,5 @@ def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
         return ""
-    size = units.scale_for([cause.on_rank_ns]).time(cause.on_rank_ns)
+    size = units.exact(cause.on_rank_ns)
     return say("mostly_on_rank", rank=f"{cause.on_rank}", size=size)

@@ -43,7 +43,7 @@ def sentence(report: Show, one: StepDiff) -> str:
     return say(f"{pattern}_by", parts=", ".join(said), **slots) if said else say(pattern, **slots)
 
 
-def _made_of(one: StepDiff, prose: units.Prose, *, longer: bool) -> list[str]:
+def _made_of(one: StepDiff, prose: units.Spoken, *, longer: bool) -> list[str]:
     """The parts of the difference, and the largest one against it."""
     parts = _parts(one)
     more = [part for part in parts if (part.delta_ns > 0) == longer]
@@ -126,8 +126,8 @@ def facts(report: Show, one: StepDiff) -> list[str]:
         scale = units.prose([row.ns for row in one.ranks])
         said = (
             say(
-                "step_rank", rank=f"{row.rank}", size=scale.size(row.ns), change=scale.signed(row.delta_ns),
-                own=scale.signed(row.own_delta_ns),
+                "step_rank", rank=f"{row.rank}", size=scale.size(row.ns), change=scale.delta(row.delta_ns),
+                own=scale.delta(row.own_delta_ns),
             )
             for row in one.ranks
         )  # fmt: skip

@@ -57,7 +57,7 @@ def brief_of(result: Result) -> list[str]:
             causes.remove(timed)
             several = one.kind == "kernel" and short(one.name) != timed.where.kernel
             text = named(timed) if several else text  # the counts of a cause are said once
-            text = say("count_time", count=text, change=prose.signed(timed.delta_ns))
+            text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
         said.append(text)
     return said
 

@@ -5,7 +5,7 @@ Plain ASCII (`us`, `-`); the HTML report swaps in typographic forms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -49,7 +49,10 @@ class Scale(msgspec.Struct, frozen=True):
         text = self.signed(delta)
         if low is None or high is None:
             return text
-        return text + _around(delta, low, high, self.number, self.signed)
+        down, up = delta - low, high - delta
+        if abs(up - down) > _UNLIKE * max(abs(up), abs(down)):
+            return f"{text} [{self.signed(low)}, {self.signed(high)}]"
+        return f"{text} ± {self.number((high - low) / 2)}"
 
     def span(self, low: float, high: float) -> str:
         """Write an interval alone: `+48.0 to +99.1`."""
@@ -67,7 +70,23 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Spoken(Scale, frozen=True):
-    """A unit of which each number has three significant digits, as sentences write it."""
+    """The one unit of a sentence, in which each number has three significant digits."""
+
+    decimals: int = 0  # of no use
+
+    def size(self, ns: float) -> str:
+        """Write the size of a time without its sign: `92.3 us`."""
+        return self.time(abs(ns))
+
+    def both(self, before: float, after: float) -> str:
+        """Write two times: `132 -> 145 us`; where both are written alike, once."""
+        return f"{arrow(self.number(abs(ns)) for ns in (before, after))} {self.unit}"
+
+    def interval(self, delta: float, low: float | None, high: float | None) -> str:
+        """Write a difference with its interval, all with the decimals of the largest: `+62.4 ± 7.3 us`."""
+        assert low is not None and high is not None
+        decimals = _decimals(max(abs(delta), abs(low - delta), abs(high - delta)) / self.factor)
+        return f"{Scale(self.unit, self.factor, decimals).interval(delta, low, high)} {self.unit}"
 
     def _write(self, ns: float, plus: str) -> str:
         digits = three_digits(abs(ns) / self.factor)
@@ -82,7 +101,7 @@ class Delta(msgspec.Struct, frozen=True):
     word: str
 
 
-def scale_for(values: Iterable[float | None], like: Prose | None = None) -> Scale:
+def scale_for(values: Iterable[float | None], like: Spoken | None = None) -> Scale:
     """Choose the scale that gives the largest of the values four digits, or more before the point; in the unit of `like`."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     unit, factor = next(((unit, ns) for unit, ns, end in _UNITS if largest < end), ("s", 1_000_000_000))
@@ -92,6 +111,11 @@ def scale_for(values: Iterable[float | None], like: Prose | None = None) -> Scal
     if unit == "ns":
         return Scale(unit, factor, 0 if size >= 100 else 1)
     return Scale(unit, factor, 1 if size >= 100 else 2 if size >= 10 else 3)
+
+
+def exact(ns: float) -> str:
+    """Write a time that stands alone in a table: `92.34 us`."""
+    return scale_for([ns]).time(ns)
 
 
 def symbol(scale: Scale) -> str:
@@ -193,66 +217,31 @@ def probability(p: float | None) -> str:
 # Numbers in sentences: three significant digits, one unit a sentence.
 
 
-class Prose(msgspec.Struct, frozen=True):
-    """The one unit of the times of a sentence."""
-
-    unit: str
-    factor: int
-
-    def size(self, ns: float) -> str:
-        """Write the size of a time without its sign: `92.3 us`."""
-        return f"{three_digits(abs(ns) / self.factor)} {self.unit}"
-
-    def signed(self, ns: float) -> str:
-        """Write a difference: `+92.3 us`; `0 us` has no sign."""
-        digits = three_digits(abs(ns) / self.factor)
-        sign = "" if not digits.strip("0.") else "-" if ns < 0 else "+"
-        return f"{sign}{digits} {self.unit}"
-
-    def both(self, before: float, after: float) -> str:
-        """Write two times: `132 -> 145 us`; where both are written alike, once."""
-        numbers = (three_digits(abs(ns) / self.factor) for ns in (before, after))
-        return f"{arrow(numbers)} {self.unit}"
-
-    def interval(self, ns: float, low: float, high: float) -> str:
-        """Write a difference with its interval: `+62.4 ± 7.3 us`, `+62.4 [+48.0, +99.1] us` of unlike arms."""
-        decimals = _decimals(max(abs(ns), abs(low - ns), abs(high - ns)) / self.factor)
-
-        def number(value: float) -> str:
-            return f"{abs(value) / self.factor:,.{decimals}f}"
-
-        def signed(value: float) -> str:
-            text = f"{value / self.factor:+,.{decimals}f}"
-            return text if text.strip("+-0.") else text[1:]
-
-        return f"{signed(ns)}{_around(ns, low, high, number, signed)} {self.unit}"
-
-
 _UNLIKE = 0.2  # of the longer arm: an interval whose arms differ by more is written with both its ends
 
 
-def _around(
-    value: float, low: float, high: float, number: Callable[[float], str], signed: Callable[[float], str]
-) -> str:
-    """` ± 3.4`, or ` [-1.2, +9.8]` where its arms differ."""
-    down, up = value - low, high - value
-    if abs(up - down) > _UNLIKE * max(abs(up), abs(down)):
-        return f" [{signed(low)}, {signed(high)}]"
-    return f" ± {number((high - low) / 2)}"
-
-
-def prose(values: Iterable[float | None]) -> Prose:
+def prose(values: Iterable[float | None]) -> Spoken:
     """Choose the unit for the times of a sentence: us below 1,000 us, ms above."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     if largest < 1e6:
-        return Prose("us", 1_000)
-    return Prose("ms", 1_000_000) if largest < 1e10 else Prose("s", 1_000_000_000)
+        return Spoken("us", 1_000)
+    return Spoken("ms", 1_000_000) if largest < 1e10 else Spoken("s", 1_000_000_000)
 
 
-def both(baseline: float, candidate: float) -> Prose:
+def spoken(ns: float) -> str:
+    """Write the size of a time that stands alone in a sentence: `92.3 us`."""
+    return prose([ns]).size(ns)
+
+
+def spoken_delta(ns: float) -> str:
+    """Write a difference that stands alone in a sentence: `+92.3 us`."""
+    return prose([ns]).delta(ns)
+
+
+def both(baseline: float, candidate: float) -> Spoken:
     """Choose the unit for two times and their difference, which is smaller: us up to 10,000 us, as tables have it."""
     large = max(abs(baseline), abs(candidate))
-    return Prose("us", 1_000) if large < 1e7 else prose([large])
+    return Spoken("us", 1_000) if large < 1e7 else prose([large])
 
 
 def three_digits(value: float) -> str:

@@ -323,7 +323,7 @@ def finding_scale(findings: list[Finding], result: Result) -> units.Scale:
     return units.scale_for(times, page_unit(result))
 
 
-def page_unit(result: Result) -> units.Prose:
+def page_unit(result: Result) -> units.Spoken:
     """The one unit of the first screen and of causes: that of the step."""
     return units.both(result.observed.baseline_ns, result.observed.candidate_ns)
 
@@ -420,12 +420,12 @@ def brief_size(finding: Finding, result: Result) -> str:
     """`+97.1 ± 2.3 us per generation step`, with three digits."""
     ends = (finding.ci_low_ns, finding.ci_high_ns)
     prose = brief_unit(finding, result)
-    size = prose.signed(finding.delta_ns) if ends[0] == ends[1] else prose.interval(finding.delta_ns, *ends)
+    size = prose.delta(finding.delta_ns) if ends[0] == ends[1] else prose.interval(finding.delta_ns, *ends)
     step = per_step(finding.where.phase or "", finding.part, unit(result), apart=_apart(finding))
     return f"{size} {step}"
 
 
-def brief_unit(finding: Finding, result: Result) -> units.Prose:
+def brief_unit(finding: Finding, result: Result) -> units.Spoken:
     """The unit of the first screen; of a finding that is less than a hundredth of it its own."""
     prose = page_unit(result)
     return prose if 100 * abs(finding.delta_ns) >= prose.factor else units.prose([finding.delta_ns])

@@ -80,7 +80,7 @@ def left_out(report: Result | Show) -> list[str]:
 def _begun(report: Show) -> list[str]:
     """The steps that runs begin with, which are in no mean."""
     many, ns = report.step.begins, report.step.begin_ns
-    steps, time = units.counted(many, "step"), units.prose([ns]).size(ns)
+    steps, time = units.counted(many, "step"), units.spoken(ns)
     return [say("begun", steps=steps, time=time)] if many else []
 
 
@@ -162,15 +162,15 @@ def mix_note(result: Result) -> str:
         "raw_left": mix.not_compared_ns,
     }
     said = [
-        say(pattern, size=prose.signed(value))
+        say(pattern, size=prose.delta(value))
         for pattern, value in parts.items()
         if prose.size(mix.baseline_raw_ns + value) != prose.size(mix.baseline_raw_ns)
     ]
     if not said:
         return ""
     both = prose.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
-    change = prose.signed(mix.candidate_raw_ns - mix.baseline_raw_ns)
-    equal = prose.signed(mix.speed_ns)
+    change = prose.delta(mix.candidate_raw_ns - mix.baseline_raw_ns)
+    equal = prose.delta(mix.speed_ns)
     return say("raw_means", both=both, change=change, equal=equal, parts=", ".join(said))
 
 
