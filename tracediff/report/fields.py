@@ -20,7 +20,7 @@ from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkR
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
 from tracediff.model.show import Show
-from tracediff.report import launch_words, names, palette, show_words, units, words
+from tracediff.report import kernel_words, names, palette, show_words, units, words
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
@@ -122,15 +122,6 @@ def captures(result: Result) -> list[Run]:
     return [Run(f"{name}: {side.label}", run) for name, side in sides for run in side.runs]
 
 
-class ChosenCategory(msgspec.Struct, frozen=True):
-    """A category of a single step beside the typical one; the last rows are what is left, and the step."""
-
-    label: str
-    ns: float
-    typical_ns: float
-    delta_ns: float
-
-
 # Row classes of tables whose rows are not those of their field: their paths are checked against these.
 ROWS: dict[str, type] = {
     "accounting": Category,
@@ -141,7 +132,7 @@ ROWS: dict[str, type] = {
     "coverage": Trace,
     "inputs": Run,
     "captures": Run,
-    "chosen categories": ChosenCategory,
+    "chosen categories": show_words.ChosenCategory,
 }
 
 
@@ -368,9 +359,9 @@ VALUES: dict[str, Value] = {
     "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
     "of_kernel_time": _of_kernel_time,
     "layers": _layers,
-    "launched": lambda row, context: launch_words.name(row, 112),
+    "launched": lambda row, context: kernel_words.launched(row, 112),
     "launch_change": _launch_change,
-    "launch_evidence": lambda row, context: launch_words.evidence(row),
+    "launch_evidence": lambda row, context: kernel_words.launch_evidence(row),
     "full_kernel": lambda row, context: names.kernel(row, width=100),
     "grids": _grids,
     "origin_range": lambda row, context: row.range or Cell("not recorded"),

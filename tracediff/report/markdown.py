@@ -18,7 +18,7 @@ from tracediff.report import (
     document,
     findings,
     first,
-    launch_words,
+    kernel_words,
     phrases,
     sections,
     units,
@@ -167,7 +167,7 @@ def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
         found.append(findings.in_lines(result, findings.at_once(causes), width, page))
-    elif not judged and not result.host and not launch_words.by_launch(result):
+    elif not judged and not result.host and not kernel_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
     found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in differs[:1]]

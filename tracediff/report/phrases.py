@@ -14,12 +14,10 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, units, words
-from tracediff.report.advice import text as advised
 from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say
 from tracediff.report.kernel_words import with_answers
-from tracediff.report.step_words import with_sentences
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 
@@ -44,8 +42,8 @@ def with_titles(report: Show) -> Show:
         )
         for one in placed
     ]
-    told = [replace(one, text=advised(one)) for one in report.advice]
-    report = with_sentences(replace(report, idle=idle, advice=told))
+    told = [replace(one, text=show_words.advised(one)) for one in report.advice]
+    report = show_words.with_sentences(replace(report, idle=idle, advice=told))
     return replace(report, sentence=show_words.sentence(report))
 
 

@@ -23,7 +23,6 @@ from tracediff.report import (
     findings,
     first,
     kernel_words,
-    launch_words,
     page,
     palette,
     phrases,
@@ -223,7 +222,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
     blocks: list[Block] = [findings.in_lines(result, findings.at_once(main), 140)] if main else []
-    if not main and not launch_words.by_launch(result):
+    if not main and not kernel_words.by_launch(result):
         blocks.append(_line(say("none_large")))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
     moved = result.verdict in words.MOVED
@@ -283,8 +282,8 @@ def _every_step(result: Result, stem: str) -> list[Section]:
 def _evidence(result: Result) -> list[Section]:
     """All that is known of the causes; before them kernels that were judged by their launches."""
     found = []
-    if launch_words.by_launch(result):
-        table = sections.table(result, "launches", launch_words.ordered(result))
+    if kernel_words.by_launch(result):
+        table = sections.table(result, "launches", kernel_words.ordered(result))
         found.append(_part(table.caption, [_told(table, table.caption)]))
     for one in _main(result)[0][:LISTED]:
         of = findings.cause(result, one, words.finding_scale([one], result))

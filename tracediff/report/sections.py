@@ -17,14 +17,12 @@ from tracediff.report import (
     beside,
     fields,
     kernel_words,
-    launch_words,
     names,
     palette,
     phase_table,
     remarks,
     rows,
     show_words,
-    step_words,
     units,
     values,
     words,
@@ -228,10 +226,10 @@ def _chosen(report: Show) -> Section:
 
 def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
     """A single step: where it is, the categories that differ, and the places that hold most of the difference."""
-    found: list[Block] = [Items([[text] for text in step_words.facts(report, one)], "facts")]
+    found: list[Block] = [Items([[text] for text in show_words.step_facts(report, one)], "facts")]
     for name, listed in (
-        ("chosen categories", step_words.categories(one)),
-        ("chosen places", step_words.places(one)),
+        ("chosen categories", show_words.step_categories(one)),
+        ("chosen places", show_words.step_places(one)),
     ):
         if listed:
             found.append(
@@ -382,8 +380,8 @@ def _kernels(report: Report) -> Section | None:
     gist = f"{len(report.kernels):,} rows"
     if isinstance(report, Result):
         gist = f"{beyond:,} of {gist} beyond noise"
-        if launch_words.by_launch(report):
-            made = table(report, "launches", launch_words.ordered(report))
+        if kernel_words.by_launch(report):
+            made = table(report, "launches", kernel_words.ordered(report))
             found += [made, Line([say("lead_launches", step=_step(report))])]
         for number, one in enumerate(rows.kernels_by_phase(report)):
             found += _kernels_of(report, one, first=number == 0)
@@ -397,7 +395,7 @@ def _kernels(report: Report) -> Section | None:
 def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
     """Kernels of a phase: those that changed, then the others, each with how sure that is. Text formats have the first phase's, of others those never tested."""
     per = words.per_step(one.phase, unit=_step(report))
-    text = first and not launch_words.by_launch(report)
+    text = first and not kernel_words.by_launch(report)
     tested = any(row.q_value is not None for row in one.rows)
 
     def made(shown: rows.Shown[KernelRow], name: str, *, told: bool) -> Table:

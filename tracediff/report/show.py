@@ -7,7 +7,6 @@ from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show
 from tracediff.report import (
-    advice,
     blocks,
     drawn,
     fields,
@@ -44,7 +43,7 @@ def render_show_html(report: Show) -> str:
     report = neutral(report)
     asked = sections.asked(report)
     waits = sections.waits(report)
-    first = [*advice.section(report), *([waits] if waits else [])]
+    first = [*_advice(report), *([waits] if waits else [])]
     title = (
         report.chosen[0].text
         if report.chosen
@@ -91,6 +90,16 @@ def _facts(report: Show) -> list[str]:
         say("steps_and_runs", spread=show_words.spread(report), **slots),
         say("on_machine", machine=show_words.machine(report)),
     ]
+
+
+def _advice(report: Show) -> list[Section]:
+    """The advice, what gains most first; nothing without any."""
+    if not report.advice:
+        return []
+    replayed = any(one.after_ns is not None for one in report.advice)
+    notes = [Line([say("advice_replayed")], "note")] if replayed else []
+    said: list[Block] = [Items([[one.text] for one in report.advice]), *notes]
+    return [Section("advice", say("advice"), said, depth=1, menu=say("advice"), printed=True)]
 
 
 def _alerts(report: Show) -> list[Block]:
@@ -189,7 +198,7 @@ def opening(report: Show, top: int) -> Section:
     notes = [Line([say("hidden_means")], "note")] if hidden else []
     parts = [
         Section("", say("show_parts"), [replace(_accounting(report), caption=""), *notes]),
-        *advice.section(report),
+        *_advice(report),
         *_waits(report, top),
     ]
     return Section("", report.sentence, [*(Line([text], "note") for text in facts), *parts])
