@@ -18,6 +18,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import tracediff
 from tests.report.hostile import NAMES
@@ -25,6 +26,7 @@ from tests.serving import serving, step_ns
 from tests.tiny import CAPTURES, ROOT
 from tracediff import api
 from tracediff.cli.compare import compare
+from tracediff.cli.main import cli
 from tracediff.cli.query import query
 from tracediff.cli.show import show as show_command
 from tracediff.cli.what_if import what_if as what_if_command
@@ -44,6 +46,11 @@ def comparison():
 @cache
 def _captures():
     return tracediff.open(BEFORE)
+
+
+def command(*words: object) -> None:
+    done = CliRunner().invoke(cli, [*map(str, words)])
+    assert done.exit_code == 0, done.output
 
 
 def test_the_import_is_light():
@@ -107,7 +114,7 @@ def test_the_options_are_those_of_the_command(function, command, asked):
 def test_a_projection(tmp_path):
     found = tracediff.what_if(AFTER, scale="compute=0.5")
     words = ["what-if", AFTER, "--scale", "compute=0.5", "--json", tmp_path / "command.json", "-q"]
-    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    command(*words)
     found.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
     assert found.phases["after_ns"][0] < found.phases["before_ns"][0]
@@ -118,8 +125,7 @@ def test_a_projection(tmp_path):
 
 def test_the_same_result_as_the_command(comparison, tmp_path):
     out = tmp_path / "command.json"
-    words = [sys.executable, "-m", "tracediff", "compare", BEFORE, AFTER, "--json", out, "-q"]
-    subprocess.run(words, check=True, cwd=ROOT, capture_output=True)
+    command("compare", BEFORE, AFTER, "--json", out, "-q")
     comparison.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == out.read_bytes()
     assert decode(out.read_bytes()) == comparison.result
@@ -137,10 +143,7 @@ def test_what_is_given_beside_the_traces_is_that_of_the_command(tmp_path):
     ]
     found = tracediff.compare(BEFORE, AFTER, beside=given)
     words = [word for one in given for word in ("--with", one)]
-    subprocess.run(
-        [sys.executable, "-m", "tracediff", "compare", BEFORE, AFTER, "-q", *words, "--json", tmp_path / "command.json"],
-        check=True, cwd=ROOT, capture_output=True,
-    )  # fmt: skip
+    command("compare", BEFORE, AFTER, "-q", *words, "--json", tmp_path / "command.json")
     found.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
     assert found.latencies_rows["statistic"].to_list() == ["mean", "median", "p90", "p99", "min"]
@@ -169,7 +172,7 @@ def test_profiles_of_nsight_compute(tmp_path):
     assert "grid 132 -> 1,056 blocks" in result.ncu_rows["sentence"][0]
     out = tmp_path / "command.json"
     words = ["compare", trace, trace, "--with", given[0], "--with", given[1], "--json", out, "-q"]
-    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    command(*words)
     assert decode(out.read_bytes()) == result.result
     with pytest.raises(tracediff.TracediffError) as error:
         tracediff.compare(trace, trace, beside=given[0])
@@ -244,7 +247,7 @@ def test_options_reach_the_comparison(tmp_path):
 def test_one_capture_in_python_is_that_of_the_command(tmp_path):
     report = tracediff.show(AFTER, step=30, worst=2)
     words = ["show", AFTER, "--step", "30", "--worst", "2", "--json", tmp_path / "command.json", "-q"]
-    subprocess.run([sys.executable, "-m", "tracediff", *words], check=True, cwd=ROOT, capture_output=True)
+    command(*words)
     report.to_json(tmp_path / "api.json")
     assert (tmp_path / "api.json").read_bytes() == (tmp_path / "command.json").read_bytes()
     assert report.tables == names(Show)
