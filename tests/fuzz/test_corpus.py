@@ -13,7 +13,6 @@ from tests.fuzz.__main__ import CORPUS, attempt, smaller
 from tests.fuzz.targets import SAME, TARGETS
 
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
-NO_RESULT = {"packed": "not-sqlite"}  # a seed that is an error: .zst is not read
 FEW = 2
 
 

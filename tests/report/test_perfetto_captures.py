@@ -77,10 +77,6 @@ def accounting(pair: str, side: int) -> dict[tuple[int, int], dict[str, int]]:
     return out
 
 
-def group_of(rank: int) -> str:
-    return f"rank {rank}, GPU "
-
-
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("side", (0, 1), ids=SIDES)
 @pytest.mark.slow
