@@ -141,7 +141,6 @@ def compare(
             if one.mean_accounting
         },
     )
-    joint = tables.joint_steps(compared)
     ranks, groups = tables.ranks(standardised), tables.groups(standardised)
     system = tables.system(sides, standardised)
     ranges = tables.range_rows(standardised)
@@ -192,7 +191,7 @@ def compare(
         for number, row in kernel_rows
     ]
     launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
-    skews, result_kernels = tables.skews(joint), [row for _, row in kernel_rows]
+    skews, result_kernels = tables.skews(standardised.joint), [row for _, row in kernel_rows]
     aside = off_path(threads, ranges, step, findings)
     remarks = insights(
         measured, standardised, step, accounting, findings, result_kernels, ranks, skews, aside

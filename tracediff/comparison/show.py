@@ -102,7 +102,6 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
     samples, samples_left_out = tables.samples(frame.steps)
     threads = tables.threads(standardised)
     launch = tables.launch(standardised, (accounting,), {})
-    joint = tables.joint_steps(located)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, located)
     drawn, selected = timelines(
         [[run.parts for run in side.runs]],
@@ -162,7 +161,7 @@ def show(side: Side, options: Options | None = None, picks: Sequence[Pick] = (),
         threads=threads,
         response_path=tables.response_path(ranges, threads, (step_ns,)),
         ranks=tables.ranks(standardised),
-        rank_skew=tables.skews(joint),
+        rank_skew=tables.skews(standardised.joint),
         rank_groups=tables.groups(standardised),
         rank_clocks=[side.clock],
         kernel_ranks=uneven,

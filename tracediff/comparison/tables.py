@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats
+from tracediff.accounting.intervals import Floats, picked_at
 from tracediff.accounting.kernels import EXCHANGES, SENDS
 from tracediff.accounting.system import STATES
 from tracediff.comparison.alignment import Alignment
@@ -72,7 +72,7 @@ _PART = ["side", "run", "part"]
 _STRATUM = [*_PART, "stratum"]
 # Tables of reductions that the aligned views read as they are.
 _REDUCED = (
-    "ranges", "gaps", "apis", "launch", "transitions", "keys", "gil", "gil_pairs", "gc", "strata", "collectives", "os_calls",
+    "ranges", "gaps", "launch", "transitions", "keys", "gil", "gil_pairs", "gc", "strata", "collectives", "os_calls",
     "off_cpu", "comm_calls", "host_work", "memory", "memory_peaks", "payloads",
 )  # fmt: skip
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -100,6 +100,7 @@ class StandardisedMeans:
         reduced = {name: partial(stacked, self._sides, name) for name in _REDUCED}
         return {
             **reduced,
+            "apis": lambda: stacked(self._sides, "apis").select(*_PART, "period", "api", "kind", "count", "ns"),
             "stratum_weight": lambda: self._factor.select(*_STRATUM, weight="factor"),
             "step_weight": lambda: self._step_weights(self._weights),
             "typical_weight": lambda: self._step_weights(
@@ -108,11 +109,11 @@ class StandardisedMeans:
             "launch_weight": self._launch_weights,
             "thread_share": self._shares,
             "step": self._steps,
-            "joint_step": lambda: joint_steps(self._frame.compared.filter(pl.col("side") < 2)),
+            "joint_step": lambda: self.joint,
             "first_rank": self._first_ranks,
             "copies": partial(self._counted, "copies", "name", "memory"),
             "messages": partial(self._counted, "messages", "name"),
-            "entered": partial(self._counted, "ranges", "name", "thread"),
+            "entered": self._entered,
             "thread": self._threads,
             "captured": self._captured,
         }
@@ -175,6 +176,17 @@ class StandardisedMeans:
             found.append(tagged(mine, *place))
         return pl.concat(found)
 
+    def _entered(self) -> pl.DataFrame:
+        """Side, run, part, period, thread: the steps in which each thread begins ranges."""
+        found = []
+        for *place, part in parts_of(self._sides):
+            thread = part.counted.select(pl.when(kind="ranges").then("thread")).to_series()
+            what, number = part.counts["what"].to_numpy(), thread.rank("dense").fill_null(0).to_numpy()
+            at, _ = picked_at(part.counts["period"].to_numpy(), number[what])
+            rows = pl.DataFrame({"period": part.counts["period"][at], "thread": thread[what[at]]})
+            found.append(tagged(rows.drop_nulls(), *place))
+        return pl.concat(found)
+
     def _threads(self) -> pl.DataFrame:
         """Side, number (of the thread) -> role, process, places."""
         rows = [
@@ -209,6 +221,11 @@ class StandardisedMeans:
             )
             rows = [{name: row[name] for name in alone} for row in rows]
         return rows
+
+    @cached_property
+    def joint(self) -> pl.DataFrame:
+        """See `joint_steps`."""
+        return joint_steps(self._frame.compared.filter(pl.col("side") < 2))
 
     @cached_property
     def calls(self) -> dict[str, list[dict[str, Any]]]:
@@ -703,9 +720,8 @@ def _memory(standardised: StandardisedMeans) -> list[MemoryRow]:
 def _payloads(standardised: StandardisedMeans) -> list[PayloadRow]:
     """Rows by range and thread role, those whose mean changed most (as a part of it) first; empty where no side has any."""
     fields = {"count_per_step": "count", "sum_per_step": "sum", "mean": "mean", "min": "low", "max": "high"}
-    return _rows(
-        PayloadRow, _with_sides(standardised.rows("aligned_payload"), "count", fields), range="place"
-    )
+    rows = standardised.rows("aligned_payload") if standardised.any_of("payloads") else []
+    return _rows(PayloadRow, _with_sides(rows, "count", fields), range="place")
 
 
 # GPU metrics that nsys sampled: a row per metric and device, and how each device was sampled.

@@ -202,8 +202,6 @@ def create_table(
     import polars as pl
 
     _meet_array()
-    stream = f"{name}_stream"
-    db.register(stream, pl.DataFrame(columns).__arrow_c_stream__())
+    rows_of_polars = pl.DataFrame(columns).__arrow_c_stream__()  # noqa: F841 DuckDB finds it by its name
     kind = "TEMP TABLE" if temporary else "TABLE"
-    db.execute(f"CREATE OR REPLACE {kind} {identifier(name)} AS FROM {identifier(stream)}")
-    db.unregister(stream)
+    db.execute(f"CREATE OR REPLACE {kind} {identifier(name)} AS FROM rows_of_polars")

@@ -22,7 +22,7 @@ WITH roles AS (
     SELECT thread AS role, sum(baseline_outer_ns) AS baseline_ns, sum(candidate_outer_ns) AS candidate_ns FROM aligned_range GROUP BY thread
 ), worked AS (
     SELECT side, run, part, "rank", device, period, weight, thread AS role
-    FROM step JOIN (SELECT DISTINCT side, run, part, period, thread FROM entered) USING (side, run, part, period)
+    FROM step JOIN entered USING (side, run, part, period)
 ), apart AS (
     SELECT side, role, period - lag(period) OVER (PARTITION BY side, run, part, "rank", device, role ORDER BY period) AS steps FROM worked
 ), rhythm AS (
