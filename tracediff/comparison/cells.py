@@ -327,7 +327,7 @@ def _phase_cells(
     loose: npt.NDArray[np.bool_],
 ) -> tuple[PhaseCells, _Weighted]:
     """The estimates of a phase, and the sums that they are made of."""
-    cells = len(layout.kinds)
+    cells, table = len(layout.kinds), table.within(phase.inside)
     typical = frame.sums(table, phase.typical, phase.klass, variance=True)
     rest = frame.sums(table, phase.rest, phase.klass, variance=True)
     start = frame.sums(table, phase.start, phase.klass * 0, variance=False) if phase.start_share else None
@@ -495,7 +495,7 @@ def cell_table(
     kinds += kernels.kinds
     values.append(
         Values(
-            frame.index.rows(kernels.values),
+            kernels.values["step"].to_numpy(),
             kernel_first + kernels.values["row"].to_numpy(),
             kernels.values["share_ns"].to_numpy(),
         )
@@ -686,7 +686,7 @@ def hidden_time(
     hidden: list[dict[str, float]] = [{} for _ in sides]
     for cause, table, column in (("gc", "gc", "ns"), ("gil_wait", "gil", "wait_ns")):
         totals = standardised.weigh(
-            standardised.of_host(table, values=(column,)).fill_null(0), ["thread"], [column]
+            standardised.of_host(stacked(sides, table), column).fill_null(0), ["thread"], [column]
         )
         for side, captures in enumerate(sides):
             if not captures.captured("gil" if cause == "gil_wait" else "gc"):

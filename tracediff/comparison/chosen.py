@@ -279,8 +279,7 @@ class _Diff:
     def __init__(self, side: Side, cells: Cells, steps: _Steps, known: set[str]) -> None:
         self._side, self._c, self._steps, self._known = side, cells, steps, known
         self._moments = stacked([side], "moments")
-        number = cells.frame.index.rows(cells.kernels.values)
-        self._launches = cells.kernels.values.select("row", "count").with_columns(step=pl.Series(number))
+        self._launches = cells.kernels.values.select("row", "count", "step")
         self._kernel = [short((row.baseline or row.candidate)[0].name, 80) for row in cells.kernels.rows]
 
     def __call__(self, asked: str, rows: Ints) -> StepDiff:

@@ -187,7 +187,7 @@ class Frame(msgspec.Struct, dict=True):
 
     def sums(self, table: CellSums, weight: Floats, klass: Ints, *, variance: bool) -> Sums:
         """Means and run values of every cell under a weighting; `variance`: also that of the means."""
-        side, run = self.steps["side"].to_numpy(), self.run_number
+        side, run, merged = self.steps["side"].to_numpy(), self.run_number, table.merged
         weight = weight * self.units
         used = np.flatnonzero(weight > 0)
         classes = int(klass.max(initial=0)) + 1
@@ -197,21 +197,14 @@ class Frame(msgspec.Struct, dict=True):
         of_run = np.bincount(
             run[used] * classes + klass[used], weights=weight[used], minlength=sum(self.runs) * classes
         ).reshape(sum(self.runs), classes)
-        mine = np.flatnonzero(weight[table.step] > 0)
-        step, cell = table.step[mine], table.cell[mine]
-        share = weight[step] * table.ns[mine] / self.units[step]
-        group = side[step] * classes + klass[step]
-        size = len(self.runs) * classes * table.cells
-        of_class = np.bincount(group * table.cells + cell, weights=share, minlength=size).reshape(
-            -1, table.cells
-        )
+        table = table.within(weight > 0)
+        share = weight[table.step] * table.ns
+        if self.rounds:
+            share /= self.units[table.step]
+        of_class = table.by(side * classes + klass, share, len(self.runs) * classes)
         means = of_class.reshape(len(self.runs), classes, table.cells).sum(axis=1)
-        of_class = of_class.astype(np.float64)  # of nothing at all, numpy counts in integers
         middle = np.divide(of_class, total[:, None], out=np.zeros_like(of_class), where=total[:, None] > 0)
-        own = np.bincount(
-            run[step] * table.cells + cell, weights=share, minlength=sum(self.runs) * table.cells
-        )
-        own = own.reshape(-1, table.cells)
+        own = table.by(run, share, sum(self.runs))
         values, numbers, variances = [], [], []
         first = 0
         for number, many in enumerate(self.runs):
@@ -222,7 +215,7 @@ class Frame(msgspec.Struct, dict=True):
             numbers.append(there)
             first += many
         if variance:
-            variances = self._variance(table.merged, weight, klass, middle, classes)
+            variances = self._variance(merged.within(weight > 0), weight, klass, middle, classes)
         return Sums(means, values, numbers, variances)
 
     def _variance(
@@ -241,14 +234,12 @@ class Frame(msgspec.Struct, dict=True):
         block[used] = np.repeat(np.arange(len(many)), many) * _BLOCKS + place * _BLOCKS // np.repeat(
             many, many
         )
-        mine = np.flatnonzero(weight[table.step] > 0)
-        step, cell, ns = table.step[mine], table.cell[mine], table.ns[mine] / self.units[table.step[mine]]
-        size = len(many) * _BLOCKS * table.cells
-        found = np.bincount(block[step] * table.cells + cell, weights=weight[step] * ns, minlength=size)
+        ns = table.ns / self.units[table.step] if self.rounds else table.ns
+        found = table.by(block, weight[table.step] * ns, len(many) * _BLOCKS)
         of_class = np.bincount(
             block[used] * classes + klass[used], weights=weight[used], minlength=len(many) * _BLOCKS * classes
         ).reshape(len(many), _BLOCKS, classes)
-        found = found.reshape(len(many), _BLOCKS, table.cells).astype(np.float64)
+        found = found.reshape(len(many), _BLOCKS, table.cells)
         out = []
         for number in range(len(self.runs)):
             own = np.flatnonzero(side[used[first]] == number)
@@ -289,6 +280,16 @@ class CellSums(msgspec.Struct, frozen=True, dict=True):
             ),
             cells,
         )
+
+    def within(self, steps: Bools) -> CellSums:
+        """Of some steps."""
+        mine = np.flatnonzero(steps[self.step])
+        return CellSums(self.step[mine], self.cell[mine], self.ns[mine], self.cells)
+
+    def by(self, group: Ints, values: Floats, groups: int) -> Floats:
+        """Sums of a value of each row by the group of its step, (groups, cells)."""
+        at = (group * self.cells)[self.step] + self.cell
+        return float_sum_by(at, groups * self.cells, values).reshape(groups, self.cells)
 
     @cached_property
     def merged(self) -> CellSums:

@@ -18,6 +18,7 @@ from tracediff.comparison.cells import Measured
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
 from tracediff.comparison.tables import StandardisedMeans
+from tracediff.execution.sides import stacked
 from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import Insight
@@ -54,11 +55,15 @@ def hidden_host(
     measured: Measured, standardised: StandardisedMeans, step: Step, accounting: Accounting
 ) -> list[Insight]:
     """Launch calls and host work that run behind the GPU now, or no longer do."""
-    totals, api = _host_totals(measured, standardised, step)
+    told = [
+        one
+        for one in ("host_work", "launch_api")
+        if accounting.level.get(one, "within_noise") != "within_noise"
+    ]
+    totals, api = _host_totals(measured, standardised, step) if told else ({}, "")
     found = []
-    for cause, (before, after) in totals.items():
-        if accounting.level.get(cause, "within_noise") == "within_noise":
-            continue
+    for cause in told if totals else ():
+        before, after = totals[cause]
         sides = accounting.baseline.get(cause, 0.0), accounting.candidate.get(cause, 0.0)
         if hides((before, after), (sides[0], sides[1]), SURELY * step.baseline_ns):
             found.append(
@@ -95,8 +100,8 @@ def _host_totals(
     launching = sorted({key.thread for key in layout.idle_keys if key.cause == "launch_api"})
     if len(launching) != 1 or not all(side.captured("cuda_api") for side in measured.sides):
         return {}, ""
-    calls = standardised.of_host("apis", values=("count", "ns")).filter(pl.col("thread") == launching[0])
-    rows = standardised.weigh(calls, ["api", "kind"], ["ns"])
+    calls = stacked(measured.sides, "apis").filter(pl.col("thread") == launching[0])
+    rows = standardised.weigh(standardised.of_host(calls), ["api", "kind"], ["ns"])
     sums = [
         {kind: float(own.filter(pl.col("kind") == kind)["ns"].sum()) for kind in ("launch", "sync", "other")}
         for own in (rows.filter(pl.col("side") == at) for at in (0, 1))

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from tracediff.comparison.cells import Measured, PhaseCells
 from tracediff.comparison.kernel_table import KernelCells, op_keys
@@ -219,15 +220,13 @@ def _of_row(kernels: KernelCells, number: int, one: NamedRow) -> list[list[float
 def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[KernelPhase]:
     """The typical step of each phase that has any of the kernels, with the launches of its mean step."""
     cells = [measured.layout.kernels[number] for number in numbers]
-    values = measured.kernels.values
-    step = measured.frame.index.rows(values)
-    inside = np.flatnonzero(
-        (step >= 0) & (values["side"].to_numpy() < 2) & np.isin(values["row"].to_numpy(), numbers)
+    values = measured.kernels.values.filter(
+        pl.col("step") >= 0, pl.col("side") < 2, pl.col("row").is_in(numbers)
     )
-    side, count = values["side"].to_numpy()[inside], values["count"].to_numpy()[inside]
+    step, side, count = (values[name].to_numpy() for name in ("step", "side", "count"))
     found = []
     for phase in measured.phases:
-        weight = phase.steps.mean[step[inside]]
+        weight = phase.steps.mean[step]
         launches = np.bincount(side, weights=count * weight, minlength=2).astype(np.float64)
         of = phase.typical.grouped([cells])
         if of.baseline[0] or of.candidate[0] or launches.any():

@@ -42,7 +42,7 @@ class OfName(NamedTuple):
 class KernelCells(msgspec.Struct, frozen=True):
     """Rows and their measurements.
 
-    values: side, run, part, period, row, count, wall_ns, wall_square, share_ns. counts, walls: (rows, 2) ops and their wall ns per step. hidden:
+    values: side, run, part, period, row, count, wall_ns, wall_square, share_ns, step (row of `Frame.steps`, -1: none). counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per mean step
     of it. differs: phase -> whether the count of each row differs; exact: and that can
     be no chance.
@@ -115,11 +115,10 @@ def _flat(values: Floats | None) -> list[float] | Floats | None:
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides, or of one alone."""
     matching, by_row = kernel_rows(sides)
-    step = frame.index.rows(by_row)
-    inside = np.flatnonzero((step >= 0) & (by_row["side"].to_numpy() < 2))
-    step, located = step[inside], by_row[inside]
+    by_row = by_row.with_columns(step=pl.Series(frame.index.rows(by_row)))
+    located = by_row.filter(pl.col("step") >= 0, pl.col("side") < 2)
     size = len(matching.rows)
-    row, count = located["row"].to_numpy(), located["count"].to_numpy()
+    step, row, count = (located[name].to_numpy() for name in ("step", "row", "count"))
     at = row * 2 + located["side"].to_numpy()
 
     def per_step(column: str, weight: Floats) -> Floats:

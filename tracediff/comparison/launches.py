@@ -48,7 +48,7 @@ class Launches(msgspec.Struct, frozen=True):
 
 def launches_of(frame: Frame, values: pl.DataFrame, rows: int) -> Launches:
     """Launches of every row, by run. Runs that are left out are in none. `values`: `KernelCells.values`; one side alone is both."""
-    step = frame.index.rows(values)
+    step = values["step"].to_numpy()
     inside = np.flatnonzero(step >= 0)
     inside = inside[frame.weight[step[inside]] > 0]
     at = frame.run_number[step[inside]] * rows + values["row"].to_numpy()[inside]

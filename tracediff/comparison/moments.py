@@ -157,10 +157,10 @@ class _Finder:
         idle = self._m.layout.idle_rows.filter(pl.col("cell").is_in([cell for cell, _ in place.whole]))
         np.add.at(out, idle["step"].to_numpy(), idle["ns"].to_numpy())
         if place.rows:
-            values = self._m.kernels.values.filter(pl.col("row").is_in(place.rows), pl.col("side") < 2)
-            steps = self._m.frame.index.rows(values)
-            known = steps >= 0
-            np.add.at(out, steps[known], values["share_ns"].to_numpy()[known])
+            values = self._m.kernels.values.filter(
+                pl.col("row").is_in(place.rows), pl.col("side") < 2, pl.col("step") >= 0
+            )
+            np.add.at(out, values["step"].to_numpy(), values["share_ns"].to_numpy())
         return out
 
     # Which step.

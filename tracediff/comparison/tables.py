@@ -100,7 +100,9 @@ class StandardisedMeans:
         reduced = {name: partial(stacked, self._sides, name) for name in _REDUCED}
         return {
             **reduced,
-            "apis": lambda: stacked(self._sides, "apis").select(*_PART, "period", "api", "kind", "count", "ns"),
+            "apis": lambda: stacked(self._sides, "apis").select(
+                *_PART, "period", "api", "kind", "count", "ns"
+            ),
             "stratum_weight": lambda: self._factor.select(*_STRATUM, weight="factor"),
             "step_weight": lambda: self._step_weights(self._weights),
             "typical_weight": lambda: self._step_weights(
@@ -239,16 +241,14 @@ class StandardisedMeans:
         """Whether a table of some reduction has rows."""
         return any(len(getattr(part, table)) for side in self._sides for part in side.parts)
 
-    def of_host(self, table: str, values: Sequence[str] = ("ns",)) -> pl.DataFrame:
-        """A table of host threads of all reductions, as if every step of every rank had its own threads."""
-        scaled = stacked(self._sides, table).join(
-            self._shares(), on=[*_STRATUM, "thread"], how="left", maintain_order="left"
-        )
-        return scaled.with_columns(pl.col(*values) * pl.col("share").fill_null(1.0)).drop("share")
+    def of_host(self, table: pl.DataFrame, value: str = "ns") -> pl.DataFrame:
+        """A stacked table of host threads, as if every step of every rank had its own threads."""
+        scaled = table.join(self._shares(), on=[*_STRATUM, "thread"], how="left", maintain_order="left")
+        return scaled.with_columns(pl.col(value) * pl.col("share").fill_null(1.0)).drop("share")
 
     def by_run(self, table: str, value: str, threads: Sequence[str]) -> tuple[Floats, Floats]:
         """A value of some threads per compared step, in each run that has such steps: (runs, threads) a side."""
-        rows = self.of_host(table, (value,)).join(
+        rows = self.of_host(stacked(self._sides, table), value).join(
             self._factor, on=_STRATUM, how="inner", maintain_order="left"
         )
         spent = rows.group_by("side", "run", "thread").agg((pl.col(value) * pl.col("factor")).sum())
