@@ -462,7 +462,7 @@ def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:
 
 def _call(pieces: pl.DataFrame, steps: pl.DataFrame, phase: str, delta: float) -> tuple[str, bool]:
     """The CUDA function whose time per step of the phase changed most in the direction of `delta`, '' where none is known; whether others have some of it."""
-    many = steps.filter(phase=phase).group_by("side").len(name="steps")
+    many = steps.select("side", "phase").filter(phase=phase).group_by("side").len(name="steps")
     mine = pieces.filter(pl.col("phase") == phase, pl.col("side") < 2, pl.col("api") != "").join(
         many, on="side"
     )

@@ -91,7 +91,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     """Which cells are what: 0 is the step, then categories, idle cells, kernel rows, layers, kinds of layer.
 
     kinds: the category of each cell, `step` of the first. sums: cells that are the sum of idle cells, for their slope.
-    idle_rows: idle time of the first two sides, side, run, part, rank, period, step (row of the frame), piece (row of the words of
+    idle_rows: idle time of the first two sides, side, rank, step (row of the frame), piece (row of the words of
     the idle rows), cell -> ns, count.
     """
 
@@ -510,7 +510,7 @@ def cell_table(
         at = frame.index.rows(layers.values)
         values += [Values(at, layer_first + layer, spent), Values(at, kind_first + kind_of[layer], spent)]
     inside = np.flatnonzero((step >= 0) & (idle.rows["side"].to_numpy() < 2))
-    located = frame.steps.select("side", "run", "part", "rank", "period")[step[inside]].with_columns(
+    located = frame.steps.select("side", "rank")[step[inside]].with_columns(
         step=pl.Series(step[inside]),
         piece=pl.Series(piece[inside]),
         cell=pl.Series(first + group[piece[inside]], dtype=pl.Int64),

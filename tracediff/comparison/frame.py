@@ -485,7 +485,7 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
     }
     found = {}
     for name, columns in options.items():
-        table = steps.filter(pl.Series(mine)).select("rank", *columns)
+        table = steps.select("rank", *columns).filter(pl.Series(mine))
         code = table.select(pl.struct(pl.all()).rank("dense") - 1).to_series().to_numpy().astype(np.int64)
         klass = np.zeros(len(steps), np.int64)
         klass[mine] = code

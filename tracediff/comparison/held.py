@@ -114,8 +114,9 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
     if labels:
         words += [pl.col("ctx_reqs"), *(half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
     code = (
-        frame.steps.filter(pl.Series(mine))
-        .select(pl.struct(words).rank("dense") - 1)
+        frame.steps.select(words)
+        .filter(pl.Series(mine))
+        .select(pl.struct(pl.all()).rank("dense") - 1)
         .to_series()
         .to_numpy()
         .astype(np.int64)

@@ -220,7 +220,7 @@ def _of_row(kernels: KernelCells, number: int, one: NamedRow) -> list[list[float
 def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[KernelPhase]:
     """The typical step of each phase that has any of the kernels, with the launches of its mean step."""
     cells = [measured.layout.kernels[number] for number in numbers]
-    values = measured.kernels.values.filter(
+    values = measured.kernels.values.select("step", "side", "row", "count").filter(
         pl.col("step") >= 0, pl.col("side") < 2, pl.col("row").is_in(numbers)
     )
     step, side, count = (values[name].to_numpy() for name in ("step", "side", "count"))

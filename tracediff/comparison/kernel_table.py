@@ -116,7 +116,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides, or of one alone."""
     matching, by_row = kernel_rows(sides)
     by_row = by_row.with_columns(step=pl.Series(frame.index.rows(by_row)))
-    located = by_row.filter(pl.col("step") >= 0, pl.col("side") < 2)
+    located = by_row.drop("run", "part", "period").filter(pl.col("step") >= 0, pl.col("side") < 2)
     size = len(matching.rows)
     step, row, count = (located[name].to_numpy() for name in ("step", "row", "count"))
     at = row * 2 + located["side"].to_numpy()

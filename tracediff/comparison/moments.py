@@ -154,10 +154,12 @@ class _Finder:
     def _spent(self, place: _Place) -> Floats:
         """What every step has of the place, ns."""
         out = np.zeros(len(self._steps))
-        idle = self._m.layout.idle_rows.filter(pl.col("cell").is_in([cell for cell, _ in place.whole]))
+        idle = self._m.layout.idle_rows.select("step", "cell", "ns").filter(
+            pl.col("cell").is_in([cell for cell, _ in place.whole])
+        )
         np.add.at(out, idle["step"].to_numpy(), idle["ns"].to_numpy())
         if place.rows:
-            values = self._m.kernels.values.filter(
+            values = self._m.kernels.values.select("step", "side", "row", "share_ns").filter(
                 pl.col("row").is_in(place.rows), pl.col("side") < 2, pl.col("step") >= 0
             )
             np.add.at(out, values["step"].to_numpy(), values["share_ns"].to_numpy())
