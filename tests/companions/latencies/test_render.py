@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
-
 import msgspec
 import numpy as np
 import pytest
-from markdown_it import MarkdownIt
-from rich.console import Console
 
 from tests.companions.latencies.test_compare import noisy, run
+from tests.companions.reports import NAMES, comes_back, markdown, names_are_harmless, terminal
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
-from tests.report.tags import tags
 from tracediff.companions import render as companion
 from tracediff.companions.latencies import render as words
 from tracediff.companions.latencies.compare import compare_latencies
 from tracediff.companions.model import LatencyReport
-from tracediff.model import Tool, encode
+from tracediff.model import Tool
 from tracediff.report.blocks import Table
 from tracediff.report.html import render_html
 
@@ -27,12 +23,6 @@ def report(name: str = "before", factor: float = 1.1, runs: int = 5) -> LatencyR
     sides = [noisy(np.random.default_rng(seed), runs, factor=one) for seed, one in ((1, 1.0), (2, factor))]
     sides[0][0] = run(np.append(sides[0][0].ns, 9e7), name)
     return LatencyReport(tool=Tool("tracediff", "0"), latencies=compare_latencies(*sides, (name, "after")))
-
-
-def terminal(one: LatencyReport, width=160) -> str:
-    out = io.StringIO()
-    companion.render_terminal(one, Console(file=out, width=width, color_system=None))
-    return out.getvalue()
 
 
 def test_the_terminal():
@@ -78,7 +68,7 @@ def test_rows_as_text():
 
 def test_markdown_is_a_table_with_the_checks_below():
     text = companion.render_markdown(report(runs=1))
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    tokens = markdown(text)
     kinds = [token.type for token in tokens]
     assert kinds.count("table_open") == 1 and kinds.count("tr_open") == 6
     assert "- runs: baseline 1, candidate 1" in text
@@ -109,9 +99,7 @@ def test_the_page_says_what_was_checked():
 
 
 def test_the_json_comes_back():
-    one = report()
-    assert msgspec.json.decode(encode(one), type=LatencyReport) == one
-    assert encode(one) == encode(report())
+    assert comes_back(report())
 
 
 def test_in_the_report_of_a_comparison():
@@ -122,18 +110,9 @@ def test_in_the_report_of_a_comparison():
     assert "latencies" not in render_html(full)
 
 
-@pytest.mark.parametrize("name", [sample.SCRIPT, sample.PIPE, sample.MARKUP, "a\nb\u202e", "x" * 5000, ""])
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_names_are_harmless(name):
-    tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
-    one, other = map(tags, (companion.render_html(report(one)) for one in (name, tame)))
-    assert one == other
-    assert "\x1b" not in terminal(report(name)) and "\u202e" not in terminal(report(name))
-    shown = (
-        MarkdownIt("commonmark", {"html": True})
-        .enable("table")
-        .parse(companion.render_markdown(report(name)))
-    )
-    assert [token.content for token in shown if token.type == "html_block"] == []
+    names_are_harmless(lambda one: report(one[:255]), name)  # as long as a name of a file may be
 
 
 @pytest.mark.slow

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import msgspec
 import pytest
-from markdown_it import MarkdownIt
-from rich.console import Console
 
 from tests.companions.ncu.test_compare import FAST, LESS
+from tests.companions.reports import NAMES, comes_back, markdown, names_are_harmless, terminal
 from tests.report import sample
 from tests.report.browser import Watched, check_looks, launched
-from tests.report.tags import tags
 from tracediff.companions import render as companion
 from tracediff.companions.model import NcuReport
 from tracediff.companions.ncu import render as words
 from tracediff.companions.ncu.compare import compare_ncu
 from tracediff.companions.ncu.metrics import BY_KEY
-from tracediff.model import Tool, encode
+from tracediff.model import Tool
 from tracediff.report.html import render_html
 
 from .counters import launch, profile
@@ -36,12 +33,6 @@ def report(*names: str) -> NcuReport:
         profile(*after, launch("only_here(int)", l2_bytes=None), file="after.csv"),
     )
     return NcuReport(tool=Tool("tracediff", "0"), ncu=found)
-
-
-def terminal(one: NcuReport, width=160) -> str:
-    out = io.StringIO()
-    companion.render_terminal(one, Console(file=out, width=width, color_system=None))
-    return out.getvalue()
 
 
 def test_every_key_is_explained_in_the_docs():
@@ -86,7 +77,7 @@ def test_the_terminal():
 
 def test_markdown_is_a_table_and_the_figures_of_the_first_kernel():
     text = companion.render_markdown(report())
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    tokens = markdown(text)
     assert [token.type for token in tokens].count("table_open") == 3
     assert "| memory throughput, of peak |" in text and "Bound by latency" in text
 
@@ -105,9 +96,7 @@ def test_the_page_says_what_the_numbers_are():
 
 
 def test_the_json_comes_back():
-    one = report()
-    assert msgspec.json.decode(encode(one), type=NcuReport) == one
-    assert encode(one) == encode(report())
+    assert comes_back(report())
 
 
 def test_in_the_report_of_a_comparison_the_kernel_links_to_its_counters():
@@ -123,20 +112,9 @@ def test_in_the_report_of_a_comparison_the_kernel_links_to_its_counters():
     assert "#ncu" not in without and "hardware counters" not in without
 
 
-@pytest.mark.parametrize("name", [sample.SCRIPT, sample.PIPE, sample.MARKUP, "a\nb\u202e", "x" * 5000, ""])
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_names_are_harmless(name):
-    tame = "".join(one if one.isalnum() else "x" for one in name) or "x"
-    pages = [companion.render_html(report(one)) for one in (name, tame)]
-    assert tags(pages[0]) == tags(pages[1])
-    text = terminal(report(name))
-    assert "\x1b" not in text and "\u202e" not in text
-    shown = (
-        MarkdownIt("commonmark", {"html": True})
-        .enable("table")
-        .parse(companion.render_markdown(report(name)))
-    )
-    html = [token.content for token in shown if token.type == "html_block"]
-    assert all("alert" not in one for one in html)
+    names_are_harmless(report, name)
 
 
 @pytest.mark.slow

@@ -7,19 +7,18 @@ import json
 
 import msgspec
 import pytest
-from markdown_it import MarkdownIt
 from rich.console import Console
 
 from fixtures.builders import trtexec as made
+from tests.companions.reports import NAMES, comes_back, markdown, names_are_harmless, terminal
 from tests.report import sample
 from tests.report.browser import check_looks, launched
-from tests.report.tags import tags
 from tracediff.companions import render as companion
 from tracediff.companions.model import TrtexecReport
 from tracediff.companions.trtexec import render as words
 from tracediff.companions.trtexec.compare import compare_trtexec
 from tracediff.companions.trtexec.read import read
-from tracediff.model import Tool, encode
+from tracediff.model import Tool
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -49,16 +48,6 @@ def hostile(name: str, tmp_path) -> TrtexecReport:
         })  # fmt: skip
     sides = [read(str(made.write(tmp_path / str(number), **text))) for number, text in enumerate(texts)]
     return TrtexecReport(tool=Tool("tracediff", "0"), trtexec=compare_trtexec(*sides))
-
-
-def terminal(one: TrtexecReport, width=160, top=10) -> str:
-    out = io.StringIO()
-    companion.render_terminal(one, Console(file=out, width=width, color_system=None), top=top)
-    return out.getvalue()
-
-
-def markdown(text: str):
-    return MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
 
 
 def test_the_terminal():
@@ -111,8 +100,7 @@ def test_the_page():
 
 
 def test_the_json_comes_back():
-    one = report()
-    assert msgspec.json.decode(encode(one), type=TrtexecReport) == one and encode(one) == encode(report())
+    assert comes_back(report())
 
 
 def test_in_the_report_of_a_comparison_it_is_a_section():
@@ -127,31 +115,9 @@ def test_in_the_report_of_a_comparison_it_is_a_section():
     assert not any("trtexec" in one for one in without)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        sample.SCRIPT,
-        sample.PIPE,
-        sample.MARKUP,
-        "a\nb\u202e",
-        "x" * 50_000,
-        '"quoted" + \\',
-    ],
-)
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_names_are_harmless(name, tmp_path):
-    one = hostile(name, tmp_path / "hostile")
-    assert one.trtexec.rows
-    tame = hostile("".join(char if char.isalnum() else "x" for char in name), tmp_path / "tame")
-    pages = [companion.render_html(one), companion.render_html(tame)]
-    assert max(map(len, pages)) < 400_000
-    # cells have other tags where a name is long, or decoded: none that a tame page does not have
-    assert set(tags(pages[0])) <= {*tags(pages[1]), ("small", ())}
-    text = terminal(one)
-    assert "\x1b" not in text and "\u202e" not in text and len(text) < 40_000
-    shown = companion.render_markdown(one)
-    assert len(shown) < 60_000
-    html = [token.content for token in markdown(shown) if token.type == "html_block"]
-    assert all("alert" not in block for block in html)
+    names_are_harmless(lambda one: hostile(one, tmp_path), name)
 
 
 @pytest.mark.slow
