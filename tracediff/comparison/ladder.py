@@ -20,7 +20,7 @@ from tracediff.trace.steps import WHOLE_CAPTURE
 
 
 def shared_work(sides: Sequence[Side]) -> Shared | None:
-    """The kernels that the first two sides have in common; None where there are none."""
+    """What the first two sides both launch; None where there is nothing."""
     return shared(*(launched(side.parts) for side in sides[:2]))
 
 
@@ -45,7 +45,7 @@ def rounds(sides: Sequence[Side], work: Shared | None) -> tuple[float, ...]:
 def rung_of(sides: Sequence[Side], frame: Frame, work: Shared | None = None) -> Rung:
     """What was compared. `sides`: two, or one."""
     why = sides[0].why
-    if not any(side.captured("kernels") for side in sides):
+    if not frame.rounds and not any(side.captured("kernels") for side in sides):
         return Rung("host", why)
     if is_whole(sides):
         if not frame.rounds or work is None:

@@ -65,7 +65,7 @@ def graphs_apart(sides: Sequence[Sequence[Reduction]]) -> bool:
 
 
 def launched(parts: Iterable[Reduction]) -> Launched:
-    """Kernels of some exports: launches per step, ns per step."""
+    """Kernels of some exports, or the calls that launch them where none were recorded: how many per step, ns per step."""
     found: dict[str, list[float]] = {}
     steps = 0
     for part in parts:
@@ -73,11 +73,16 @@ def launched(parts: Iterable[Reduction]) -> Launched:
         name_of = {
             key: name for key, name, kind in part.keys.select("id", "name", "kind").iter_rows() if not kind
         }
-        sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
-        for key, count, ns in sums.iter_rows():
-            if key in name_of and names.is_kernel(name_of[key]):
-                own = found.setdefault(_normalise(name_of[key]), [0.0, 0.0])
-                own[0], own[1] = own[0] + count, own[1] + ns
+        if part.coverage["kernels"] == "captured":
+            sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
+            rows = [(_normalise(name_of[key]), count, ns) for key, count, ns in sums.iter_rows()
+                    if key in name_of and names.is_kernel(name_of[key])]  # fmt: skip
+        else:
+            calls = part.apis.filter(pl.col("kind") == "launch").group_by("api", maintain_order=True)
+            rows = calls.agg(pl.col("count", "ns").sum()).rows()
+        for name, count, ns in rows:
+            own = found.setdefault(name, [0.0, 0.0])
+            own[0], own[1] = own[0] + count, own[1] + ns
     return {name: (count / steps, ns / steps) for name, (count, ns) in found.items() if count}
 
 
