@@ -94,6 +94,46 @@ def test_labels_of_other_names_cut_the_same_work(tmp_path):
     assert result.comparability.comparable
 
 
+def host_loop(count: int, calls: list[tuple[int, str, int]], gap: int) -> TraceBuilder:
+    """Step k at `gap` k: CUDA calls (after so many ns, name, ns) of which the GPU work was not recorded."""
+    trace = program()
+    for number in range(count):
+        for nth, (at, name, ns) in enumerate(calls):
+            begin = gap * number + at
+            trace.api(1, name, begin, begin + ns, corr=10 * number + nth)
+    return trace
+
+
+def test_without_gpu_work_a_step_that_waits_twice_is_not_two_steps(tmp_path):
+    """40 steps of two graph launches: with a wait between them they take 1300 ns and not 1000, and a wait for each result is half of one."""
+    graph, copy, wait = "cudaGraphLaunch", "cudaMemcpyAsync", "cudaStreamSynchronize"
+    once = [(0, graph, 50), (60, copy, 20), (100, graph, 50), (160, copy, 20), (200, wait, 700)]
+    twice = [
+        (0, graph, 50),
+        (60, copy, 20),
+        (90, wait, 500),
+        (600, graph, 50),
+        (660, copy, 20),
+        (690, wait, 510),
+    ]
+    result = compare(tmp_path, host_loop(40, once, 1000), host_loop(40, twice, 1300))
+    rung = result.verdict_facts.rung
+    assert (rung.kind, rung.why, rung.kernel) == ("rounds", "other_work", graph)
+    assert (rung.baseline_rounds, rung.candidate_rounds) == (80, 80)
+    # from the first call to the end of the last one: 39 * 1000 + 900 and 39 * 1300 + 1200, by 80 launches
+    assert result.step.baseline_ns == pytest.approx(39_900 / 80)
+    assert result.step.candidate_ns == pytest.approx(51_900 / 80)
+
+
+def test_without_gpu_work_steps_of_two_rules_hold_the_same_launches(tmp_path):
+    """A copy more in each of 40 steps begins them elsewhere: they are compared."""
+    graph, copy, wait = "cudaGraphLaunch", "cudaMemcpyAsync", "cudaStreamSynchronize"
+    calls = [(0, graph, 50), (60, copy, 20), (200, wait, 700)]
+    result = compare(tmp_path, host_loop(40, calls, 1000), host_loop(40, [*calls, (910, copy, 200)], 1300))
+    assert result.comparability.comparable
+    assert (result.step.baseline_ns, result.step.candidate_ns) == pytest.approx((1000, 1300))
+
+
 def test_labels_of_both_sides_are_taken_as_they_are(tmp_path):
     result = compare(tmp_path, loop(8, 1000, "turn {}"), loop(8, 1500, "turn {}"))
     assert (result.verdict_facts.rung.kind, result.verdict_facts.rung.why) == ("labels", "")

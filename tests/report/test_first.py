@@ -349,6 +349,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
     [
         (counted("graph_kernels", 0, 136, baseline_of=151, candidate_of=149), "0 of 151 -> 136 of 149 kernels per step in CUDA graphs"),
         (counted("early", 0, 34, baseline_of=36, candidate_of=36), "0 of 36 -> 34 of 36 kernels per step begin before the last one ends (programmatic dependent launch)"),
+        (counted("blocking", 0, 36, baseline_of=36, candidate_of=36), "0 % -> 100 % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)"),
         (counted("kernels", 600, 4, range="optimizer"), "600 -> 4 kernels per step in optimizer"),
         (counted("kernels", 351, 424), "351 -> 424 kernels per step"),
         (counted("synchronisations", 1, 2, name="cudaStreamSynchronize"), "cudaStreamSynchronize 1 -> 2"),
@@ -802,6 +803,20 @@ def test_nulls_claim_nothing(name: str) -> None:
 def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> None:
     one = finding(cause, 50.0, **more)
     (found,) = with_words(result("regressed", seen(1_000, 1_050, 8, one), one)).findings
+    assert found.next.startswith(said), found.next
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"), [(0, 30, "unset CUDA_LAUNCH_BLOCKING"), (30, 0, "profile the host code")]
+)
+def test_advice_on_host_work_where_launches_wait_for_their_kernels(
+    before: int, after: int, said: str
+) -> None:
+    one = finding("host_work", 50.0, where={"phase": "generation"})
+    row = counted("blocking", before, after, baseline_of=30, candidate_of=30)
+    (found,) = with_words(
+        msgspec.structs.replace(result("regressed", seen(1_000, 1_050, 8, one), one), structure=[row])
+    ).findings
     assert found.next.startswith(said), found.next
 
 

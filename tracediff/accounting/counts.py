@@ -6,6 +6,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 |-|-|-|-|-|-|
 | graph_kernels | | | | | kernels that CUDA graphs launched |
 | early | | | | | kernels that began before the op before them on their stream ended |
+| blocking | | | | | kernels that ended before the call that launched them returned |
 | launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
 | streams | | | | | streams on which an op started |
 | copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes |
@@ -71,9 +72,12 @@ def count_tables(
     first = 0
     for unit, part, period in zip(timeline.units, inside, op_periods, strict=True):
         place = picked(spot + 1, unit.launch[part], 0).astype(np.int64)
-        found.append(_launched(period, place, kernel[unit.key[part]], first, spots))
+        is_kernel = kernel[unit.key[part]]
+        found.append(_launched(period, place, is_kernel, first, spots))
         found.append(_streams(period, unit.stream[part], first))
-        found.append(_early(period[_begins_early(unit)[part] & kernel[unit.key[part]]], first))
+        blocking = picked(timeline.launches.end, unit.launch[part], np.iinfo(np.int64).max) >= unit.end[part]
+        for kind, mine in (("early", _begins_early(unit)[part]), ("blocking", blocking)):
+            found.append(_per_period(period[mine & is_kernel], first, kind))
         found.append(_copies(copies, unit, first))
         first += len(unit.step)
     return _numbered(pl.concat(found))
@@ -129,15 +133,14 @@ def _begins_early(unit: Unit) -> Any:
     return early
 
 
-def _early(period: Any, first_period: int) -> pl.DataFrame:
+def _per_period(period: Any, first_period: int, kind: str) -> pl.DataFrame:
     of, count = np.unique(period, return_counts=True)
-    return _rows(pl.DataFrame({"period": of + first_period, "count": count}), kind="early")
+    return _rows(pl.DataFrame({"period": of + first_period, "count": count}), kind=kind)
 
 
 def _streams(period: Any, stream: Any, first_period: int) -> pl.DataFrame:
     found, _ = picked_at(period, stream - np.int64(stream.min(initial=0)))
-    of, count = np.unique(period[found], return_counts=True)
-    return _rows(pl.DataFrame({"period": of + first_period, "count": count}), kind="streams")
+    return _per_period(period[found], first_period, "streams")
 
 
 def _copies(copies: pl.DataFrame, unit: Unit, first_period: int) -> pl.DataFrame:

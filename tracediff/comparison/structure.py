@@ -6,7 +6,7 @@ Which counts are facts: comparison/held.py.
 |-|-|-|
 | ALPHA, p < 0.05 | a rate differs, corrected for the functions of all kinds; collections stand alone | no false one in 182 null pairs of 44 programs |
 | SURELY, 1 % | memory peaks differ, of runs that lie apart | allocators take blocks of 2 MiB and more |
-| EARLY, 20 % | of the kernels more begin before the op before them ends | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; 110 captures, H100 and H200 |
+| OTHER, 20 % | of the kernels more begin before the op before them ends, or end before their launch returns | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; with CUDA_LAUNCH_BLOCKING all wait, without 0 to 16 %; 110 and 225 captures, H100 and H200 |
 | NEARLY, 75 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 
@@ -34,12 +34,13 @@ from tracediff.model.causes import SURELY
 from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
 
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
-EARLY = 0.2
+OTHER = 0.2
+_OF_TIME = ("early", "blocking")
 _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "early", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
+    "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
@@ -189,7 +190,7 @@ def _counted(
             [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
         ]
         yield *kinds_of(table, "period", periods), items
-    of_gpu = ("graph_kernels", "early", "streams", "copies")
+    of_gpu = ("graph_kernels", "early", "blocking", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
         **dict.fromkeys(of_gpu, whole_kernels), "launched": whole_kernels and captured["nvtx"],
@@ -259,7 +260,8 @@ def _rows_of(
 
     yield from _workload(frame, phase, items, held)
     if not any(any(side.by_torch()) for side in sides[:2]):  # whose times are rounded
-        yield from _early(frame, phase, items, held, certain=certain)
+        for kind in _OF_TIME:
+            yield from _share(kind, frame, phase, items, held, certain=certain)
     made_of = list(_made_of(frame, phase, items, held, certain=certain))
     other_ways = {row.name for row in made_of if row.kind == "algorithm"}  # their kernels came and went
     total = place.get(_Item("kernels"))
@@ -272,7 +274,7 @@ def _rows_of(
         item = items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
-        if item.kind in ("early", "grid", *_MADE_OF) or at in all_in:
+        if item.kind in (*_OF_TIME, "grid", *_MADE_OF) or at in all_in:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
@@ -427,22 +429,22 @@ def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Itera
         )  # fmt: skip
 
 
-def _early(
-    frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
+def _share(
+    kind: str, frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
 ) -> Iterator[StructureRow]:
-    """Kernels that begin before the one before them ends: how many do is a matter of time, so means are compared."""
-    place = {item.kind: at for at, item in enumerate(items) if item.kind in ("early", "kernels")}
+    """Kernels that begin or end before something else does: how many do is a matter of time, so means are compared."""
+    place = {item.kind: at for at, item in enumerate(items) if item.kind in (kind, "kernels")}
     if len(place) < 2:
         return
-    before, after = held.means[:, place["early"]].tolist()
+    before, after = held.means[:, place[kind]].tolist()
     before_of, after_of = held.means[:, place["kernels"]].tolist()
-    if before_of and after_of and abs(after / after_of - before / before_of) >= EARLY:
+    if before_of and after_of and abs(after / after_of - before / before_of) >= OTHER:
         some = {
-            "baseline_any": int(held.any[0, place["early"]]),
-            "candidate_any": int(held.any[1, place["early"]]),
+            "baseline_any": int(held.any[0, place[kind]]),
+            "candidate_any": int(held.any[1, place[kind]]),
         }
         counts = {"baseline": before, "candidate": after, "baseline_of": before_of, "candidate_of": after_of}
-        yield _row(frame, phase, held, "early", {**counts, **some, "certain": certain})
+        yield _row(frame, phase, held, kind, {**counts, **some, "certain": certain})
 
 
 def _peaks(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Iterator[StructureRow]:

@@ -11,6 +11,7 @@ StructureKind = Literal[
     "graph_kernels",
     "graph_launches",
     "early",
+    "blocking",
     "kernels",
     "synchronisations",
     "copies",
@@ -40,6 +41,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     graph_launches        launches of CUDA graphs
     early                 kernels that begin before the op before them on their stream ends (programmatic dependent launch), of `baseline_of` and
                           `candidate_of` kernels in all
+    blocking              kernels that end before the call that launches them returns, of the same: every launch waits, as with
+                          CUDA_LAUNCH_BLOCKING=1
     kernels               kernels in all; with `range` those launched in it, innermost ('' all, or outside any; see `whole`)
     synchronisations      calls of `name`, which waits for the GPU
     copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree.

@@ -195,6 +195,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_no_graphs")
     if finding.facts.early is not None and finding.delta_ns > 0:
         return say("next_early")
+    if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and _blocks(result, finding):
+        return say("next_blocking")
     if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")
     if 2 * finding.host_speed_ns > finding.delta_ns > 0:
@@ -203,6 +205,12 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return advice(finding)
     return ""
+
+
+def _blocks(result: Result, finding: Finding) -> bool:
+    """Whether more launches of the phase wait for their kernels."""
+    mine = (row for row in result.structure if row.kind == "blocking" and row.phase == finding.where.phase)
+    return any(row.candidate > row.baseline for row in mine)
 
 
 def _allocated(one: AllocationFact) -> str:

@@ -15,7 +15,7 @@ from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
-_ONCE = ("graph_kernels", "early", "streams", "workload", "kernel", "grid", "ranges", "calls")
+_ONCE = ("graph_kernels", "early", "blocking", "streams", "workload", "kernel", "grid", "ranges", "calls")
 # These follow from others that are said.
 _FOLLOWS = {"kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
@@ -129,6 +129,9 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     if row.kind in ("graph_kernels", "early"):
         before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
         return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
+    if row.kind == "blocking":
+        sides = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
+        return say("count_blocking", shares=units.arrow(units.share(one, of) for one, of in sides))
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
