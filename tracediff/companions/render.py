@@ -49,20 +49,10 @@ def headline(text: str) -> Line:
     return Line([Strong(text)], "first")
 
 
-def notes(*texts: str) -> list[Block]:
-    """What is said in every format, a line each; empty ones are left out."""
-    return [Line([text], "note") for text in texts if text]
-
-
 def warnings(found: Sequence[Note], more: Sequence[str] = ()) -> list[Block]:
     """What was odd in the files."""
     items = [[Code(one.slug), f": {one.message}"] for one in found[:PAGE]] + [[text] for text in more]
     return [Items(items, "warn")] if items else []
-
-
-def part(title: str, found: Sequence[Block], depth: int = 2, **more: Any) -> Section:
-    """A part of a section."""
-    return Section("", title, found, depth=depth, **more)
 
 
 def marked(text: str, look: str) -> Cell:

@@ -5,7 +5,7 @@ Names of a trace stay as they are in a block: each renderer escapes what it writ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -218,6 +218,26 @@ class Section(msgspec.Struct, frozen=True):
 Block = Line | Items | Table | Listing | Figure | Lanes | Section
 
 
+def lead(text: str) -> Line:
+    """What a section is."""
+    return Line([text], "lead")
+
+
+def aside(text: str) -> Line:
+    """What to know of a section, on pages."""
+    return Line([text], "aside")
+
+
+def notes(*texts: str) -> list[Block]:
+    """What is said in every format, a line each; empty ones are left out."""
+    return [Line([text], "note") for text in texts if text]
+
+
+def part(title: str, blocks: Sequence[Block], depth: int = 2, **more: Any) -> Section:
+    """A part of a section."""
+    return Section("", title, blocks, depth=depth, **more)
+
+
 def grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[Span]], right: Collection[int] = (), **settings: Any) -> Table:  # fmt: skip
     """A table of texts. right: columns of figures; settings: as those of `Table`."""
     listed = [Row([one if isinstance(one, Cell) else _cell(one) for one in row]) for row in rows]
@@ -226,12 +246,17 @@ def grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[Span]], right:
 
 
 def facts(
-    name: str, found: Sequence[tuple[str, Sequence[Cell]]], *, depth: int = 3, look: str = "facts"
+    name: str, found: Sequence[tuple[str | Cell, Sequence[Cell]]], *, depth: int = 3, look: str = "facts"
 ) -> Table:
     """Names, and what is known of each."""
-    return Table(
-        name, "", [Head("")] * 2, [Row([Cell(term), *said]) for term, said in found], look=look, depth=depth
-    )
+    rows = [Row([term if isinstance(term, Cell) else Cell(term), *said]) for term, said in found]
+    return Table(name, "", [Head("")] * 2, rows, look=look, depth=depth)
+
+
+def terms(found: Iterable[tuple[str | Cell, str | Cell]]) -> Table:
+    """Words, and what each means."""
+    said = [(term, [text if isinstance(text, Cell) else Cell(text)]) for term, text in found]
+    return facts("terms", said, look="terms")
 
 
 def without(table: Table, look: str) -> Table:

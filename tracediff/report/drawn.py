@@ -21,6 +21,7 @@ from tracediff.report.blocks import (
     Section,
     Span,
     Strong,
+    lead,
 )
 from tracediff.report.escape import shorten
 from tracediff.report.fields import Category
@@ -43,15 +44,15 @@ def sections(report: Report) -> list[Section]:
         )
     if timelines := lanes.drawn(report):
         parts = [_timeline(report, number, one) for number, one in enumerate(timelines)]
-        lead = " ".join(
+        text = " ".join(
             [say("timelines" if isinstance(report, Result) else "timelines_of_one"), *_not_drawn(report)]
         )
         found.append(
-            Section("timelines", "Steps event by event", [_lead(lead), *parts], menu="Timelines", open=True)
+            Section("timelines", "Steps event by event", [lead(text), *parts], menu="Timelines", open=True)
         )
     if drawn:
         parts = [
-            Section(name, one.title, [_lead(_described(report, name)), _figure(one)])
+            Section(name, one.title, [lead(_described(report, name)), _figure(one)])
             for name, one in drawn.items()
         ]
         titles = "; ".join(one.title for one in drawn.values())
@@ -64,10 +65,6 @@ def sections(report: Report) -> list[Section]:
     return found
 
 
-def _lead(text: str) -> Line:
-    return Line([text], "lead")
-
-
 def _figure(of: pictures.Picture) -> Figure:
     return Figure(of.svg, "", look="drawn")
 
@@ -75,10 +72,10 @@ def _figure(of: pictures.Picture) -> Figure:
 def _strip_lead(report: Report) -> list[Block]:
     strip = report.step_strip
     if strip is None or len(report.ranks) < 2:
-        return [_lead(say("strip"))]
+        return [lead(say("strip"))]
     pattern = "strip_of_rank" if isinstance(report, Result) else "strip_of_idle_rank"
     return [
-        _lead(say(pattern, rank=f"{strip.rank}", others=units.counted(strip.ranks_left_out, "other rank")))
+        lead(say(pattern, rank=f"{strip.rank}", others=units.counted(strip.ranks_left_out, "other rank")))
     ]
 
 

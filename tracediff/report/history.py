@@ -26,8 +26,8 @@ from tracediff.report.blocks import (
     Strong,
     Table,
     Tone,
-    facts,
     grid,
+    terms,
 )
 from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten
@@ -432,7 +432,7 @@ def render_html(history: History) -> str:
     levels = Section("history", say("levels"), found or [Line([say("no_levels")])], menu="Changes")
     programs = [_program(history, number, group) for number, group in enumerate(drawn.groups(history), 1)]
     alerts = [Items([[text] for text in notes(history)], "alerts")] if notes(history) else []
-    reading = Section("reading", "How to read this", [facts("terms", [(term, [Cell(text)]) for term, text in _TERMS], look="terms")], menu="How to read")  # fmt: skip
+    reading = Section("reading", "How to read this", [terms(_TERMS)], menu="How to read")
     page = Page(
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
         sections=[levels, *programs, reading], tool=history.tool, comment=markdown([document(history)]), skip="history",

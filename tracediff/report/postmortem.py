@@ -47,6 +47,7 @@ from tracediff.report.blocks import (
     Table,
     flattened,
     grid,
+    part,
     printed,
     without,
 )
@@ -109,9 +110,9 @@ def build(result: Result, stem: str = "") -> list[Section]:
     ]
     title = say(_TITLES.get(result.verdict, "post_mortem"), change=first.change(result))
     return [
-        _part(title, first_page),
-        _part("Evidence", evidence),
-        _part("Appendix", [*_small_causes(result), *_queries(result), _measured(result)]),
+        part(title, first_page),
+        part("Evidence", evidence),
+        part("Appendix", [*_small_causes(result), *_queries(result), _measured(result)]),
     ]
 
 
@@ -123,21 +124,17 @@ _TITLES = {
 _LESSONS = ("Root cause", "Trigger", "Why it was not caught before release", "What limited the damage")
 
 
-def _part(title: str, blocks: Sequence[Block]) -> Section:
-    return Section("", title, blocks)
-
-
 def _line(*spans: Span) -> Line:
     return Line(spans)
 
 
 def _blanks(title: str, names: Sequence[str]) -> Section:
-    return _part(title, [grid("blanks", ["", ""], [[name, Fill("")] for name in names], look="facts")])
+    return part(title, [grid("blanks", ["", ""], [[name, Fill("")] for name in names], look="facts")])
 
 
 def _as_told(of: Section, depth: int, title: str = "") -> Section:
     """What text formats show of a section down to a depth, under its title; of tables the first rows."""
-    return _part(title or of.title, [_told(one, of.title) for one in printed(of, depth)])
+    return part(title or of.title, [_told(one, of.title) for one in printed(of, depth)])
 
 
 def _told(block: Block, title: str) -> Block:
@@ -179,7 +176,7 @@ def _summary(result: Result) -> Section:
         "Baseline: ", Code(inputs.baseline.label), ". Candidate: ", Code(inputs.candidate.label), "."
     )
     said = [_line(Strong(what)), *map(_line, others), labels]
-    return _part("Summary", [*said, _line(Fill("What users noticed, in two sentences."))])
+    return part("Summary", [*said, _line(Fill("What users noticed, in two sentences."))])
 
 
 def _impact(result: Result) -> Section:
@@ -190,7 +187,7 @@ def _impact(result: Result) -> Section:
         blocks.append(_line(say("no_benchmark")))
     if result.phases and result.verdict != "not_comparable":
         blocks.append(_told(without(sections.phases_in_text(result), "judged"), ""))
-    return _part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
+    return part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
 
 
 def _timeline(result: Result) -> Section:
@@ -202,7 +199,7 @@ def _timeline(result: Result) -> Section:
     last = ["cause found", "resolved"] if result.verdict in words.MOVED else ["measured again"]
     events = ["change merged", "first sign", "alert", *last]
     rows += [[Fill(""), Fill(event)] for event in events]
-    return _part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
+    return part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
 
 
 def _recorded(result: Result) -> dict[tuple[str, str], str]:
@@ -227,7 +224,7 @@ def _cause(result: Result) -> Section:
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
     moved = result.verdict in words.MOVED
     last = Fill("What in the code explains this.") if moved else say("no_change_shown")
-    return _part("Cause", [*blocks, _line(last)])
+    return part("Cause", [*blocks, _line(last)])
 
 
 def _certainty(result: Result) -> Section:
@@ -237,7 +234,7 @@ def _certainty(result: Result) -> Section:
         "steps": units.pair(steps.baseline, steps.candidate),
     }
     said = [words.VERDICTS[result.verdict].meaning, say("counted", **counted), workloads.step_share(result)]
-    return _part("Certainty", [_line(" ".join(one for one in said if one))])
+    return part("Certainty", [_line(" ".join(one for one in said if one))])
 
 
 def _actions(result: Result) -> Section:
@@ -249,7 +246,7 @@ def _actions(result: Result) -> Section:
         ["Gate it in continuous integration (docs/gate.md): ", Fill("owner, by when")],
         [Fill("What would have caught it earlier, what would have limited it: owner, by when")],
     ]
-    return _part("Action", [Items(items, "boxes")])
+    return part("Action", [Items(items, "boxes")])
 
 
 # Evidence.
@@ -264,7 +261,7 @@ def _where(result: Result, stem: str) -> Section:
         _file(stem, _FALL),
     )
     tiles = say("tiles", unit=figure.unit, residual=f"{result.accounting.residual_ns}")
-    return _part(say("fall_title", step=figure.of_what), [drawn, _line(tiles)])
+    return part(say("fall_title", step=figure.of_what), [drawn, _line(tiles)])
 
 
 def _file(stem: str, name: str) -> str:
@@ -276,7 +273,7 @@ def _every_step(result: Result, stem: str) -> list[Section]:
     if result.observed.stops is None or (drawn := pictures.one(result, _STRIP)) is None:
         return []
     figure = Figure(drawn.svg, drawn.title, drawn.described, _file(stem, _STRIP))
-    return [_part(drawn.title, [figure])]
+    return [part(drawn.title, [figure])]
 
 
 def _evidence(result: Result) -> list[Section]:
@@ -284,7 +281,7 @@ def _evidence(result: Result) -> list[Section]:
     found = []
     if kernel_words.by_launch(result):
         table = sections.table(result, "launches", kernel_words.ordered(result))
-        found.append(_part(table.caption, [_told(table, table.caption)]))
+        found.append(part(table.caption, [_told(table, table.caption)]))
     for one in _main(result)[0][:LISTED]:
         of = findings.cause(result, one, words.finding_scale([one], result))
         found.append(_as_told(of, 2, say("cause_of", rank=f"{one.rank}", title=of.title)))
@@ -305,7 +302,7 @@ def ruled_out(result: Result) -> Section:
             *([_line(kernel_words.none_changed(kernels_by_phase(result)[0].rows))] if result.kernels else []),
         ]
     checks = sections.table(result, "comparability", result.comparability.checks)
-    return _part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])
+    return part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])
 
 
 def _categories(result: Result) -> list[list[Span]]:
@@ -363,17 +360,17 @@ def _small_causes(result: Result) -> list[Section]:
     rest = [*main[LISTED:], *small]
     if not rest:
         return []
-    return [_part("Smaller causes", [_told(findings.smaller(result, rest, PAGE), "Smaller causes")])]
+    return [part("Smaller causes", [_told(findings.smaller(result, rest, PAGE), "Smaller causes")])]
 
 
 def _queries(result: Result) -> list[Section]:
     """SQL that shows the causes."""
     found = [
-        _part(say("cause_numbered", rank=f"{one.rank}"), findings.queries(one, words.unit(result)))
+        part(say("cause_numbered", rank=f"{one.rank}"), findings.queries(one, words.unit(result)))
         for one in _main(result)[0][:LISTED]
         if one.evidence.query
     ]
-    return [_part("Queries", found)] if found else []
+    return [part("Queries", found)] if found else []
 
 
 def _measured(result: Result) -> Section:
@@ -393,4 +390,4 @@ def _measured(result: Result) -> Section:
         _told(sections.captures(result), ""),
         tool,
     ]
-    return _part("How it was measured, and its limits", blocks)
+    return part("How it was measured, and its limits", blocks)

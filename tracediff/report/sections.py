@@ -34,18 +34,21 @@ from tracediff.report.blocks import (
     Cell,
     Code,
     Figure,
-    Head,
     Items,
     Line,
     Listing,
-    Row,
     Section,
     Span,
     Strong,
     Table,
+    aside,
+    lead,
+    part,
+    terms,
     without,
 )
 from tracediff.report.blocks import facts as facts_of
+from tracediff.report.blocks import notes as _notes
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 
@@ -90,38 +93,22 @@ def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", kno
     return values.table(LISTED[name], found, context, limit, **settings)
 
 
-def _lead(text: str) -> Line:
-    return Line([text], "lead")
-
-
-def _note(text: str) -> Line:
-    return Line([text], "note")
-
-
-def _aside(text: str) -> Line:
-    return Line([text], "aside")
-
-
 def _section(key: str, blocks: Sequence[Block], depth: int = 2, **more: Any) -> Section:
     title, menu = _TITLES[key]
     return Section(key, title, blocks, depth=depth, menu=menu, **more)
 
 
-def _part(title: str, blocks: Sequence[Block], depth: int = 2) -> Section:
-    return Section("", title, blocks, depth=depth)
-
-
-def _told(report: Report, name: str, found: Sequence[Any], lead: str, notes: Sequence[str] = (), **settings: Any) -> list[Block]:  # fmt: skip
-    """What a table is, the table, and what to know of it; nothing without rows and notes. lead: a pattern."""
+def _told(report: Report, name: str, found: Sequence[Any], what: str, notes: Sequence[str] = (), **settings: Any) -> list[Block]:  # fmt: skip
+    """What a table is, the table, and what to know of it; nothing without rows and notes. what: a pattern."""
     made: list[Block] = [table(report, name, found, **settings)] if found else []
-    said = [_lead(say(lead, step=_step(report)))] if lead and (found or notes) else []
-    return [*said, *made, *map(_note, notes)]
+    said = [lead(say(what, step=_step(report)))] if what and (found or notes) else []
+    return [*said, *made, *_notes(*notes)]
 
 
-def _own_part(report: Report, name: str, found: Sequence[Any], lead: str = "", notes: Sequence[str] = (), depth: int = 2, **settings: Any) -> list[Block]:  # fmt: skip
+def _own_part(report: Report, name: str, found: Sequence[Any], what: str = "", notes: Sequence[str] = (), depth: int = 2, **settings: Any) -> list[Block]:  # fmt: skip
     """The same as a part with the title of the table."""
-    told = _told(report, name, found, lead, notes, **settings)
-    return [_part(LISTED[name].title, told, depth)] if told else []
+    told = _told(report, name, found, what, notes, **settings)
+    return [part(LISTED[name].title, told, depth)] if told else []
 
 
 def sections(report: Report) -> list[Section]:
@@ -129,7 +116,7 @@ def sections(report: Report) -> list[Section]:
     parts: Sequence[Callable[[Any], Section | None]] = (
         _steps, _host, _strata, _kernels, _limits, _layers, _gaps, _launch, _python, _threads, _system, _ranks,
     )  # fmt: skip
-    found = [part(report) for part in parts]
+    found = [write(report) for write in parts]
     if isinstance(report, Result):
         found.insert(3, accounting(report))
         found += [*beside.sections(report), _comparability(report)]
@@ -169,7 +156,7 @@ def answered(report: Result) -> list[Section]:
 def answer(report: Result, one: KernelAnswer) -> list[Block]:
     """What is known of the kernels of a name: by phase, by match and launch shape, and who launches them."""
     own = [report.kernels[at] for at in one.rows]
-    found: list[Block] = [_note(text) for text in _answer_notes(report, one, own)]
+    found: list[Block] = _notes(*_answer_notes(report, one, own))
     for name, listed in (
         ("answer phases", one.phases),
         ("answer shapes", own),
@@ -209,10 +196,10 @@ def _gates(report: Result) -> Section | None:
     gates = report.gates
     if gates is None or not gates.outcomes:
         return None
-    found: list[Block] = [_lead(say("lead_gates"))]
+    found: list[Block] = [lead(say("lead_gates"))]
     if gates.policy:
-        found.append(_aside(say("lead_policy", policy=gates.policy)))
-    found += [table(report, "gates", gates.outcomes, look="data fixed"), *map(_note, gates.notes[:20])]
+        found.append(aside(say("lead_policy", policy=gates.policy)))
+    found += [table(report, "gates", gates.outcomes, look="data fixed"), *_notes(*gates.notes[:20])]
     return Section("gates", "Gates", found, depth=0)
 
 
@@ -246,11 +233,11 @@ def accounting(report: Result) -> Section:
     listed, whole = fields.categories(report)
     made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
     residual = f"{report.accounting.residual_ns}"
-    found: list[Block] = [_lead(say("lead_accounting", step=_step(report), residual=residual))]
+    found: list[Block] = [lead(say("lead_accounting", step=_step(report), residual=residual))]
     foot = replace(made.rows[-1], level="")
     found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
     if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):
-        found.append(_aside(say("lead_hidden")))
+        found.append(aside(say("lead_hidden")))
     return Section(
         "accounting", f"Accounting of a {_step(report)}", found, menu="Accounting", printed=True,
         gist="Every instant in one category: GPU work, or the cause of idle time",
@@ -264,11 +251,11 @@ def waits(report: Show) -> Section | None:
     shown = report.idle[:LIMIT]
     cells = {one.rank: _wait(one, number) for number, one in enumerate(shown)}
     found: list[Block] = [
-        _lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
+        lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
     ]
     if report.idle_left_out:
         left = units.exact(report.idle_left_out_ns)
-        found.append(_aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
+        found.append(aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
     found.append(
         table(
             report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", depth=2
@@ -295,7 +282,7 @@ def _steps(report: Report) -> Section | None:
     if not report.phases:
         return None
     found: list[Block] = [
-        _lead(say("lead_steps")),
+        lead(say("lead_steps")),
         table(report, "phase", report.phases, look="data fixed", depth=_deep(report)),
     ]
     for one in report.phases:
@@ -305,9 +292,9 @@ def _steps(report: Report) -> Section | None:
             found.append(Figure(strip, caption))
     few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
     if few:
-        found.append(_aside(say("few_steps", phases=", ".join(few))))
+        found.append(aside(say("few_steps", phases=", ".join(few))))
     if report.samples_left_out:
-        found.append(_aside(say("samples_left", count=f"{report.samples_left_out:,}")))
+        found.append(aside(say("samples_left", count=f"{report.samples_left_out:,}")))
     return _section("steps", found, _deep(report), open=True)
 
 
@@ -321,7 +308,7 @@ def _strata(report: Report) -> Section | None:
         if isinstance(report, Result):
             parts += [Line([text]) for text in workloads.left_out(report)]
         else:
-            parts.append(_lead(say("lead_strata", step="step", share=units.share(report.step.time_in_mean))))
+            parts.append(lead(say("lead_strata", step="step", share=units.share(report.step.time_in_mean))))
         parts.append(table(report, "strata", report.strata, look="data sortable", depth=2))
     if isinstance(report, Result):
         judged = [one for one in report.phases if one.typical]
@@ -374,7 +361,7 @@ def _kernels(report: Report) -> Section | None:
     if not report.kernels:
         return None
     found: list[Block] = [
-        _lead(say("lead_kernels", step=_step(report)) if _two(report) else say("lead_kernels_of_one"))
+        lead(say("lead_kernels", step=_step(report)) if _two(report) else say("lead_kernels_of_one"))
     ]
     beyond = sum(row.level != "within_noise" for row in report.kernels) if _two(report) else 0
     gist = f"{len(report.kernels):,} rows"
@@ -505,15 +492,15 @@ def _host(report: Report) -> Section | None:
         listed = [row for row in host.rows if row.kind == kind]
         made += _told(report, name, listed, "", per=per, title=f"{LISTED[name].title}, {per}")
     if isinstance(report, Result) and made and min(report.step.runs.baseline, report.step.runs.candidate) < 2:
-        made.append(_note(say("host_one_run")))
-    return _section("host", [_lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
+        made += _notes(say("host_one_run"))
+    return _section("host", [lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
 
 
 def _gaps(report: Report) -> Section:
     listed = sorted(report.gaps, key=rows.gap_order)
     made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2)
     if report.gaps_left_out and made:
-        made.append(_aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
+        made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
     made += _own_part(report, "worst gaps", longest, limit=PAGE)
     return _section("gaps", made, gist="By cause and place, and the longest single ones")
@@ -531,16 +518,16 @@ def _launch(report: Report) -> Section | None:
     if any(side.kernels_per_step or side.calls_per_step for side in sides):
         modes = [report.graphs.mode_baseline, *([report.graphs.mode_candidate] if _two(report) else [])]
         pattern = "lead_launch" if _two(report) else "lead_launch_of_one"
-        made.append(_lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
+        made.append(lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
         if "graph" in modes:
-            made.append(_aside(say("whole_graphs")))
+            made.append(aside(say("whole_graphs")))
         made.append(_launches(report, sides, per))
-        made.append(_aside(say("queue_delay")))
+        made.append(aside(say("queue_delay")))
     else:
         made.append(Line([say("no_launches")], "lead"))
     if of.apis:
         depth = 2 if _two(report) or report.host else 1
-        made.append(_part("CUDA calls", [table(report, "CUDA calls", of.apis, per=per, depth=depth)], depth))
+        made.append(part("CUDA calls", [table(report, "CUDA calls", of.apis, per=per, depth=depth)], depth))
     made += _own_part(report, "transitions", launch.transitions)
     return _section("launch", made, _deep(report), gist="Launching calls, graphs, queue delay, CUDA calls")
 
@@ -582,15 +569,15 @@ def _python(report: Report) -> Section:
     deep = _deep(report)
     gil = [*missing(report, "gil"), *_told(report, "GIL", report.gil.rows, "lead_gil", depth=deep)]
     if report.gil.matrix:
-        gil.append(_part("Who waited for whom", [table(report, "GIL waits", report.gil.matrix, depth=2)]))
+        gil.append(part("Who waited for whom", [table(report, "GIL waits", report.gil.matrix, depth=2)]))
     gc = missing(report, "gc")
-    gc += [_aside(say("gc_missing"))] if gc else []
+    gc += [aside(say("gc_missing"))] if gc else []
     gc += _told(report, "GC", report.gc.rows, "", look="data sortable", depth=deep)
     if report.gc.rows and not _two(report):
-        gc.append(_aside(say("gc_edges")))
+        gc.append(aside(say("gc_edges")))
     parts = [
-        _section("gil", gil or [_lead(say("gil_none"))], deep),
-        _section("gc", gc or [_lead(say("gc_none"))], deep),
+        _section("gil", gil or [lead(say("gil_none"))], deep),
+        _section("gc", gc or [lead(say("gc_none"))], deep),
     ]
     gist = "Who held the interpreter lock, who waited, what was collected"
     return Section("", "GIL and garbage collection", parts, depth=deep, gist=gist)
@@ -600,14 +587,14 @@ def _threads(report: Report) -> Section:
     deep, own = _deep(report), list[Block]()
     if report.response_path:
         side, step_ns = _last_side(report)
-        told: list[Block] = [_lead(say("lead_response", step=_step(report)))]
+        told: list[Block] = [lead(say("lead_response", step=_step(report)))]
         for row in report.threads:
-            told += map(_aside, remarks.bursts(row, side, step_ns, _step(report)))
+            told += map(aside, remarks.bursts(row, side, step_ns, _step(report)))
         told += _told(report, "response path", report.response_path, "", look="data", depth=deep)
-        own.append(_part("Response path", told, deep))
+        own.append(part("Response path", told, deep))
     if report.threads:
-        lead = "lead_threads" if _two(report) else "lead_threads_of_one"
-        own.append(_part("Threads by role", _told(report, "threads", report.threads, lead, depth=2)))
+        what = "lead_threads" if _two(report) else "lead_threads_of_one"
+        own.append(part("Threads by role", _told(report, "threads", report.threads, what, depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
     listed = sorted(report.ranges, key=rows.range_order)
     ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
@@ -636,9 +623,9 @@ def _system(report: Report) -> Section:
         ("Memory", "memory", system.memory, "lead_memory", [], 1),
         ("GPU metrics", "GPU metrics", metrics, "lead_metrics", remarks.unplaced(system)[:PAGE], 1),
     )  # fmt: skip
-    for menu, name, listed, lead, notes, depth in parts:
-        if told := _told(report, name, listed, lead, notes, depth=depth):
-            found.append(_part(LISTED[name].title, told, depth))
+    for menu, name, listed, what, notes, depth in parts:
+        if told := _told(report, name, listed, what, notes, depth=depth):
+            found.append(part(LISTED[name].title, told, depth))
             there.append(menu)
     menus = [menu for menu in there if menu]
     return Section("system", title, found, depth=1, menu=menus[0] if len(menus) == 1 else "System")
@@ -647,23 +634,23 @@ def _system(report: Report) -> Section:
 def _ranks(report: Report) -> Section | None:
     if len(report.ranks) < 2:
         return None
-    found: list[Block] = [_lead(say("lead_ranks"))]
+    found: list[Block] = [lead(say("lead_ranks"))]
     waits_known = any(
         row.baseline_comm_wait_ns or (_two(report) and row.candidate_comm_wait_ns) for row in report.ranks
     )
     if waits_known:
-        found.append(_aside(say("lead_rank_waits")))
-        found += map(_aside, remarks.rank_clocks(report))
+        found.append(aside(say("lead_rank_waits")))
+        found += map(aside, remarks.rank_clocks(report))
     outliers = remarks.rank_outliers(report) if isinstance(report, Result) else []
     found += [Line([text]) for text in outliers]
     skew = [remarks.rank_skew(one, _two(report)) for one in report.rank_skew]
-    found += map(_note if outliers else _aside, skew)
+    found += _notes(*skew) if outliers else map(aside, skew)
     listed = sorted(report.ranks, key=rows.rank_order)
     found.append(table(report, "ranks", listed, look="data sortable", depth=_deep(report)))
     if report.rank_groups:
         told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], _step(report))]
         groups = table(report, "rank groups", report.rank_groups)
-        found.append(_part(LISTED["rank groups"].title, [*map(_lead, told), groups]))
+        found.append(part(LISTED["rank groups"].title, [*map(lead, told), groups]))
     found += _own_part(report, "kernels by rank", report.kernel_ranks)
     return _section("ranks", found, 1, gist=units.counted(len(report.ranks), "rank"), printed=True)
 
@@ -674,15 +661,15 @@ def _ranks(report: Report) -> Section | None:
 def _comparability(report: Result) -> Section:
     checks = report.comparability.checks
     passed = f"{sum(one.status == 'ok' for one in checks)}"
-    found: list[Block] = [_lead(say("no_checks"))]
+    found: list[Block] = [lead(say("no_checks"))]
     if checks:
         pattern = "comparable" if report.comparability.comparable else "incomparable"
         found = [
-            _lead(say(pattern, passed=passed, checks=f"{len(checks)}")),
+            lead(say(pattern, passed=passed, checks=f"{len(checks)}")),
             table(report, "comparability", checks, look="data sortable", depth=2),
         ]
     if report.coverage.baseline or report.coverage.candidate:
-        found.append(_part(LISTED["coverage"].title, [coverage(report)]))
+        found.append(part(LISTED["coverage"].title, [coverage(report)]))
     gist = f"{passed} of {len(checks)} checks passed"
     return Section("comparability", "Comparability", found, gist=gist, menu="Comparability", printed=True)
 
@@ -705,8 +692,7 @@ def _warnings(report: Report) -> Section | None:
         return None
     blocks: list[Block] = [Items(shown, "warn")]
     if len(found) > len(shown):
-        left = say("rows_left_short", left=f"{len(found) - len(shown)}", field="warnings")
-        blocks.append(_note(left))
+        blocks += _notes(say("rows_left_short", left=f"{len(found) - len(shown)}", field="warnings"))
     gist = units.counted(len(found), "warning")
     return Section("warnings", "Warnings", blocks, gist=gist, menu="Warnings", printed=True)
 
@@ -727,14 +713,14 @@ def captures(report: Result) -> Table:
 
 def _options(options: dict[str, Any]) -> list[Block]:
     said = ", ".join(f"{key} = {value}" for key, value in sorted(options.items()) if key != "recorded")
-    return [_aside(say("options", options=said))] if said else []
+    return [aside(say("options", options=said))] if said else []
 
 
 def _benchmark(report: Show) -> Section | None:
     if report.kpi is None:
         return None
     found: list[Block] = [
-        _lead(say("lead_benchmark", source=report.kpi.source)),
+        lead(say("lead_benchmark", source=report.kpi.source)),
         table(report, "benchmark figures", report.kpi.rows, look="data sortable fixed"),
     ]
     return Section("kpi", "Benchmark figures", found, depth=1, menu="Benchmark")
@@ -762,32 +748,17 @@ def _capture(report: Show) -> Section:
 
 def _reading(report: Report) -> Section:
     kinds = [
-        Row([Cell(one.label, swatch=one.key), Cell(one.meaning, small=one.key)])
-        for one in palette.BY_KEY.values()
+        (Cell(one.label, swatch=one.key), Cell(one.meaning, small=one.key)) for one in palette.BY_KEY.values()
     ]
-    parts = [
-        _part("Words", [_terms(_WORDS if _two(report) else _WORDS_OF_ONE)]),
-        _part("Categories", [_rows(kinds)]),
-    ]
+    parts = {"Words": terms(_WORDS if _two(report) else _WORDS_OF_ONE), "Categories": terms(kinds)}
     if _two(report):
-        levels = [(word, meaning) for word, meaning in words.LEVELS.values()]
         verdicts = [(f"{one.sign} {one.word}", one.meaning) for one in words.VERDICTS.values()]
-        parts[:0] = [
-            _part(title, [_terms(terms)])
-            for title, terms in (("Signs", _SIGNS), ("Evidence", levels), ("Verdict", verdicts))
-        ]
+        levels = terms(words.LEVELS.values())
+        parts = {"Signs": terms(_SIGNS), "Evidence": levels, "Verdict": terms(verdicts), **parts}
     return Section(
-        "reading", "How to read this", [Section("", "", parts, columns=True)], gist="Signs, words, categories, keys",
-        menu="How to read", printed=True,
+        "reading", "How to read this", [Section("", "", [part(title, [one]) for title, one in parts.items()], columns=True)],
+        gist="Signs, words, categories, keys", menu="How to read", printed=True,
     )  # fmt: skip
-
-
-def _terms(terms: Sequence[tuple[str, str]]) -> Table:
-    return _rows([Row([Cell(term), Cell(meaning)]) for term, meaning in terms])
-
-
-def _rows(listed: Sequence[Row]) -> Table:
-    return Table("terms", "", [Head("")] * 2, listed, look="terms", depth=3)
 
 
 _SIGNS = (

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from tracediff.companions import render
 from tracediff.companions.model import Latencies, LatencyRun, LatencySide
-from tracediff.companions.render import notes, part, table
+from tracediff.companions.render import table
 from tracediff.model import Check
 from tracediff.report import names, units, values, words
 from tracediff.report.amounts import LISTED, NAMED, PAGE
-from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, grid
+from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, notes, part, terms
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.report.pictures import distribution
@@ -19,12 +19,12 @@ from tracediff.report.pictures.style import HALF_NARROW, Later, Layout, Sheet
 
 TITLE = "Latencies without a profiler"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
-TERMS = grid("terms", ["", ""], [
-    ["figures", "A figure of a side is the mean over its runs of that figure in each run, warm-up left out. The verdict is that of the mean."],
-    ["95 % interval", "Over runs, where both sides have repeats; within the runs, noise between runs left out, where they have not."],
-    ["~", "Within noise: the percentage would mislead."],
-    *([word, meaning] for key, (word, meaning) in words.LEVELS.items() if key != "exact"),
-], look="terms")  # fmt: skip
+TERMS = terms([
+    ("figures", "A figure of a side is the mean over its runs of that figure in each run, warm-up left out. The verdict is that of the mean."),
+    ("95 % interval", "Over runs, where both sides have repeats; within the runs, noise between runs left out, where they have not."),
+    ("~", "Within noise: the percentage would mislead."),
+    *((word, meaning) for key, (word, meaning) in words.LEVELS.items() if key != "exact"),
+])  # fmt: skip
 _LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)
 _DRAWN_TO = 0.995  # of the iterations: a single slow one would press all others together
 

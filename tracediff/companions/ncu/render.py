@@ -11,10 +11,10 @@ from tracediff.companions import render
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
-from tracediff.companions.render import marked, notes, table
+from tracediff.companions.render import marked, table
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT
-from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, grid
+from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, notes, terms
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
@@ -29,13 +29,13 @@ LIMITS = {"grid": "grid (less than one wave)", "registers": "registers", "shared
 CHANGES = {"faster": "faster", "slower": "slower", "no_clear_change": "no clear change", "added": "added",
            "removed": "removed", "not_collected": "not collected"}  # fmt: skip
 MOVED = ("faster", "slower")
-TERMS = grid("terms", ["", ""], [
-    ["bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."],
-    ["no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."],
-    ["ratio", "The ratio of durations is that of the instructions, times that of the cycles an instruction takes, times that of the clock."],
-    ["rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."],
-    ["not collected", "The file does not say. It is not zero."],
-], look="terms")  # fmt: skip
+TERMS = terms([
+    ("bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."),
+    ("no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."),
+    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles an instruction takes, times that of the clock."),
+    ("rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."),
+    ("not collected", "The file does not say. It is not zero."),
+])  # fmt: skip
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from tracediff.companions.model import (
     TrtexecRow,
     TrtexecSide,
 )
-from tracediff.companions.render import marked, notes, part, table
+from tracediff.companions.render import marked, table
 from tracediff.companions.trtexec import picture
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.companions.words import part as part_of
@@ -26,7 +26,7 @@ from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT
-from tracediff.report.blocks import Block, Cell, Line, Section, grid
+from tracediff.report.blocks import Block, Cell, Line, Section, notes, part, terms
 from tracediff.report.blocks import Figure as Drawing
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
@@ -41,13 +41,13 @@ MATCHES = {
     "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
-TERMS = grid("terms", ["", ""], [
-    ["likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."],
-    ["percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."],
-    ["match", "Layers are matched by name, then by the layers of the network that their names or their ONNX metadata hold: fused (n to 1), split (1 to n), regrouped (n to m), similar (one, with parts gained or lost)."],
-    ["sum of the layers", "The profiler times each layer by itself: the sum is not the GPU compute time of the whole."],
-    ["–", "Not in the files. It is not zero."],
-], look="terms")  # fmt: skip
+TERMS = terms([
+    ("likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."),
+    ("percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."),
+    ("match", "Layers are matched by name, then by the layers of the network that their names or their ONNX metadata hold: fused (n to 1), split (1 to n), regrouped (n to m), similar (one, with parts gained or lost)."),
+    ("sum of the layers", "The profiler times each layer by itself: the sum is not the GPU compute time of the whole."),
+    ("–", "Not in the files. It is not zero."),
+])  # fmt: skip
 
 
 class Figure(msgspec.Struct, frozen=True):
