@@ -1,34 +1,15 @@
-"""Rows in every output: their order, those of a phase, how many are shown, and how many are not."""
+"""Rows in every output: their order, and those of a phase."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeRow, RankRow, Result
 from tracediff.model.common import ABSENT
-from tracediff.report.amounts import LIMIT, PAGE
 from tracediff.report.names import kernel as kernel_name
 
 OUTLIER = 3.5  # robust standard deviations from which a rank is called one
-
-Row = TypeVar("Row")
-
-
-class Shown(msgspec.Struct, Generic[Row], frozen=True):
-    """The rows that a table shows, and how many it leaves out."""
-
-    rows: Sequence[Row]
-    left_out: int
-    total: int
-
-
-def cut(rows: Sequence[Row], limit: int = LIMIT) -> Shown[Row]:
-    """Keep the first rows."""
-    return Shown(rows[:limit], max(0, len(rows) - limit), len(rows))
 
 
 class PhaseKernels(msgspec.Struct, frozen=True):
@@ -40,16 +21,6 @@ class PhaseKernels(msgspec.Struct, frozen=True):
     phase: str
     rows: list[KernelRow]
     places: dict[int, int]
-
-    @property
-    def beyond(self) -> Shown[KernelRow]:
-        """Those beyond noise."""
-        return cut([row for row in self.rows if row.level != "within_noise"], 2 * PAGE)
-
-    @property
-    def others(self) -> Shown[KernelRow]:
-        """Those that are not shown to have changed."""
-        return cut([row for row in self.rows if row.level == "within_noise"], PAGE)
 
 
 def kernels_by_phase(result: Result) -> list[PhaseKernels]:
@@ -66,11 +37,12 @@ def kernels_by_phase(result: Result) -> list[PhaseKernels]:
         if any(
             one.baseline_count or one.candidate_count for *_, one in mine
         ):  # older results do not know the counts
-            found.append(_of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
-    return found or [_of_phase("", list(enumerate(result.kernels)))]
+            found.append(of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
+    return found or [of_phase("", list(enumerate(result.kernels)))]
 
 
-def _of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
+def of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
+    """Kernels of a phase, each with its row in the result."""
     return PhaseKernels(
         phase, sorted((row for _, row in rows), key=kernel_order), {id(row): place for place, row in rows}
     )

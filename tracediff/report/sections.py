@@ -373,8 +373,8 @@ def _kernels(report: Report) -> Section | None:
         for number, one in enumerate(rows.kernels_by_phase(report)):
             found += _kernels_of(report, one, first=number == 0)
     else:
-        every = list(report.kernels)
-        made = kernel_table(report, every, [at for at, _ in enumerate(every)], LIMIT, every)
+        every = rows.of_phase("", list(enumerate(report.kernels)))
+        made = kernel_table(report, report.kernels, every, LIMIT)
         found.append(replace(made, caption=say("kernels_of_one")))
     return _section("kernels", found, 1, gist=gist)
 
@@ -385,43 +385,42 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     text = first and not kernel_words.by_launch(report)
     tested = any(row.q_value is not None for row in one.rows)
 
-    def made(shown: rows.Shown[KernelRow], name: str, *, told: bool) -> Table:
-        places = [one.places[id(row)] for row in shown.rows]
-        out = kernel_table(
-            report, shown.rows, places, len(shown.rows), one.rows, anchors=first, depth=1 if told else 2
-        )
-        caption = remarks.kernels_listed(report, shown.rows, one.phase)
-        return replace(out, name=name if first else f"{name} {per}", left=shown.left_out, caption=caption)
+    beyond = [row for row in one.rows if row.level != "within_noise"]
+    others = [row for row in one.rows if row.level == "within_noise"]
+
+    def made(found: Sequence[KernelRow], name: str, most: int, *, told: bool) -> Table:
+        out = kernel_table(report, found, one, most, anchors=first, depth=1 if told else 2)
+        caption = remarks.kernels_listed(report, found[:most], one.phase)
+        return replace(out, name=name if first else f"{name} {per}", caption=caption)
 
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
-    if one.beyond.rows:
-        found.append(made(one.beyond, "kernels", told=text))
+    if beyond:
+        found.append(made(beyond, "kernels", 2 * PAGE, told=text))
     elif tested:
         found.append(Line([kernel_words.none_changed(one.rows)], "text" if text else "aside"))
-    if one.others.rows:
-        told = text and not one.beyond.rows and not tested
-        title = say("kernels_others", rows=units.counted(one.others.total, "kernel"))
-        made_of = made(one.others, "kernels others" if one.beyond.rows else "kernels", told=told)
-        opened = not one.beyond.rows
-        found.append(Section("", title, [made_of], folded=True, open=opened, depth=1 if told else 2))
+    if others:
+        told = text and not beyond and not tested
+        title = say("kernels_others", rows=units.counted(len(others), "kernel"))
+        listed = made(others, "kernels others" if beyond else "kernels", PAGE, told=told)
+        found.append(part(title, [listed], 1 if told else 2, folded=True, open=not beyond))
     return found
 
 
 def kernel_table(
-    report: Report, found: Sequence[KernelRow], places: Sequence[int], limit: int, every: Sequence[KernelRow], *, anchors: bool = True, depth: int = 1
+    report: Report, found: Sequence[KernelRow], of: rows.PhaseKernels, limit: int, *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
-    """Kernels with what they open to. places: their rows in the result; every: all kernels of that step."""
+    """Kernels with what they open to. of: all kernels of that step."""
     called, peaks = names.kernels(found[:limit], width=112), remarks.of_peak(report)
     notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
-    number = dict(zip(map(id, found), places, strict=True))
+    number = of.places
     cells = {
         id(row): Cell(name, code=True, more=_kernel(report, row, notes.get(number[id(row)], ())))
         for row, name in zip(found, called, strict=False)
     }
     known = {
         "cells": cells,
-        "of_peak": {id(row): peaks[at] for row, at in zip(found, places, strict=True) if at in peaks},
-        "kernel_time": fields.kernel_time(every),
+        "of_peak": {key: peaks[at] for key, at in number.items() if at in peaks},
+        "kernel_time": fields.kernel_time(of.rows),
     }
     return table(
         report, "kernels", found, known=known, limit=limit, ordered=True, depth=depth,

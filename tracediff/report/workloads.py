@@ -74,27 +74,21 @@ def left_out(report: Result | Show) -> list[str]:
     elif out[named:]:
         texts.append(f"{size(out)} {_summed(out)}")
     said = [say("not_compared" if two else "not_in_the_mean", text=text) for text in texts]
-    return [*said, *(_begun_of_both(report) if isinstance(report, Result) else _begun(report))]
+    return [*said, *_begun(report)]
 
 
-def _begun(report: Show) -> list[str]:
+def _begun(report: Result | Show) -> list[str]:
     """The steps that runs begin with, which are in no mean."""
-    many, ns = report.step.begins, report.step.begin_ns
-    steps, time = units.counted(many, "step"), units.spoken(ns)
-    return [say("begun", steps=steps, time=time)] if many else []
-
-
-def _begun_of_both(result: Result) -> list[str]:
-    many, times = result.mix.begins, result.mix.begin
-    if many is None or times is None or not (many.baseline or many.candidate):
+    if isinstance(report, Show):
+        many, times = [report.step.begins], [report.step.begin_ns]
+    elif report.mix.begins is None or report.mix.begin is None:
         return []
-    ns = [
-        time
-        for steps, time in ((many.baseline, times.baseline_ns), (many.candidate, times.candidate_ns))
-        if steps
-    ]
-    steps = f"{units.pair(many.baseline, many.candidate)} steps"
-    return [say("begun", steps=steps, time=units.prose(ns).both(ns[0], ns[-1]))]
+    else:
+        begins, begin = report.mix.begins, report.mix.begin
+        many, times = [begins.baseline, begins.candidate], [begin.baseline_ns, begin.candidate_ns]
+    ns = [time for steps, time in zip(many, times, strict=True) if steps]
+    steps = f"{units.pair(*many)} steps" if len(many) > 1 else units.counted(many[0], "step")
+    return [say("begun", steps=steps, time=units.prose(ns).both(ns[0], ns[-1]))] if ns else []
 
 
 def _called(stratum: Stratum) -> str:
