@@ -148,7 +148,7 @@ def test_its_json_is_rendered_again(tmp_path):
 
 def test_segments_and_links_are_on_the_page(page):
     text = page.read_text(encoding="utf-8")
-    assert "10 points: driver 570.1" in text
+    assert "unlike the first: driver 570.1" in text
     assert (
         'href="javascript' not in text and "<code>tracediff report 40.json --html report.html</code>" in text
     )

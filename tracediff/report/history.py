@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged, exit_code
-from tracediff.report import names, units
+from tracediff.report import blocks, names, units
 from tracediff.report.amounts import COMMIT, LIMIT, LISTED, NAME, NAMED
 from tracediff.report.blocks import (
     Block,
@@ -27,6 +27,7 @@ from tracediff.report.blocks import (
     Table,
     Tone,
     grid,
+    part,
     terms,
 )
 from tracediff.report.document import markdown
@@ -221,11 +222,6 @@ def name(segment: Segment) -> str:
     return f"{program}{gpus}{driver}; steps ({segment.program.steps}){phases}"
 
 
-def differences(history: History) -> list[str]:
-    """In what each segment differs from the first one; '' of the first."""
-    return [_unlike(segment, history.segments[0]) for segment in history.segments]
-
-
 def _unlike(segment: Segment, other: Segment) -> str:
     """In what a segment differs from another one."""
     kinds = (
@@ -367,7 +363,8 @@ _STANDING: dict[str, Callable[[Standing], str]] = {
 def document(history: History) -> Section:
     """What changed first, what to know, then each segment: also the summary that the page offers to copy."""
     said = [Items([[text] for text in notes(history)], "warn")] if notes(history) else []
-    return Section("", "History", [Line([Strong(headline(history))], "first"), *said, *_segments(history)])
+    segments = [_segment(history, one, LISTED) for one in history.segments]
+    return Section("", "History", [Line([Strong(headline(history))], "first"), *said, *segments])
 
 
 def tone(history: History) -> str:
@@ -428,40 +425,25 @@ def render_html(history: History) -> str:
 
     history = neutral(history)
     text = headline(history)
-    found = [one for segment in history.segments for one in _found(history, segment)]
-    levels = Section("history", say("levels"), found or [Line([say("no_levels")])], menu="Changes")
     programs = [_program(history, number, group) for number, group in enumerate(drawn.groups(history), 1)]
     alerts = [Items([[text] for text in notes(history)], "alerts")] if notes(history) else []
     reading = Section("reading", "How to read this", [terms(_TERMS)], menu="How to read")
     page = Page(
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
-        sections=[levels, *programs, reading], tool=history.tool, comment=markdown([document(history)]), skip="history",
+        sections=[*programs, reading], tool=history.tool, comment=markdown([document(history)]), skip=[*programs, reading][0].id,
     )  # fmt: skip
     return render(page)
 
 
 def _program(history: History, number: int, group: Any) -> Section:
-    """Where the measures of a program stand, their curves, and two points beside each other."""
+    """What changed in each segment of a program, the curves, and two points beside each other."""
     own, *others = group.segments
-    unlike = differences(history)
-    said: list[Block] = [
-        Line(
-            [say("another_segment", points=f"{len(one.points)}", unlike=unlike[history.segments.index(one)])],
-            "note",
-        )
-        for one in others
-    ]
-    charts: list[Block] = [Figure(chart, "", look="chart") for chart in group.charts]
-    left = [Line([say("rows_left_short", left=f"{group.charts_left_out}", field="series")], "note")]
-    found = [
-        *said,
-        *_standing(own),
-        Section("", "", charts, columns=True),
-        *(left if group.charts_left_out else []),
-        beside(history, group.segments),
-    ]
+    found: list[Block] = [*_segment(history, own).blocks, *(_segment(history, one) for one in others)]
+    charts = [Figure(chart, "", look="chart") for chart in group.charts]
+    left = say("rows_left_short", left=f"{group.charts_left_out}", field="series")
+    found += [part("", charts, columns=True), *blocks.notes(left if group.charts_left_out else "")]
     menu = own.program.name or say("program", number=f"{number}")
-    return Section(f"program-{number}", name(own), found, menu=menu)
+    return Section(f"program-{number}", name(own), [*found, beside(history, group.segments)], menu=menu)
 
 
 _TERMS = (
@@ -472,20 +454,16 @@ _TERMS = (
     ("since pinned", "The level less the pinned baseline, which was measured with each point."),
     ("curves", "With a pinned baseline: its mean over all points, plus each point's own difference to it, so that a slow day of the machine does not show. Else as measured."),
     ("slow drift", "A slope that all levels share. No single step shows it."),
-    ("segment", "Points of one program, machine and configuration. Points of two segments are never compared."),
+    ("segment", "Points of one program, machine and configuration. Points of two segments are never compared; a grey line parts them in the charts."),
 )  # fmt: skip
 
 
-def _segments(history: History) -> list[Section]:
-    """What changed in each segment, and where it stands."""
-    found = []
-    for segment, unlike in zip(history.segments, differences(history), strict=True):
-        first, last = (commit(history.points[segment.points[at]]) for at in (0, -1))
-        slots = {"points": units.counted(len(segment.points), "point"), "searched": f"{segment.searched}"}
-        said = [
-            say("segment_of_one" if len(segment.points) == 1 else "segment", first=first, last=last, **slots)
-        ]
-        said += [say("segment_unlike", unlike=unlike)] if unlike else []
-        blocks = [*(Line([text], "note") for text in said), *_found(history, segment, LISTED)]
-        found.append(Section("", name(segment), [*blocks, *_standing(segment)]))
-    return found
+def _segment(history: History, segment: Segment, most: int | None = None) -> Section:
+    """What changed in a segment, of many changes the newest, and where it stands."""
+    unlike = _unlike(segment, history.segments[0])
+    first, last = (commit(history.points[segment.points[at]]) for at in (0, -1))
+    slots = {"points": units.counted(len(segment.points), "point"), "searched": f"{segment.searched}"}
+    pattern = "segment_of_one" if len(segment.points) == 1 else "segment"
+    said = [say(pattern, first=first, last=last, **slots), unlike and say("segment_unlike", unlike=unlike)]
+    found = [*blocks.notes(*said), *_found(history, segment, most), *_standing(segment)]
+    return Section("", name(segment), found)
