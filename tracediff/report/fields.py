@@ -146,10 +146,6 @@ def _step_bar(row: Category, context: Context) -> Cell | None:
     return Cell("\u2588" * round(_BAR * part), bars=(part,), swatch=str(row.category)) if known else None
 
 
-def _category_label(row: Category, context: Context) -> str | Cell:
-    return palette.category(row.category).label if isinstance(row.category, str) else row.category
-
-
 # Gates
 
 
@@ -167,10 +163,6 @@ def _gate_interval(gate: GateOutcome, context: Context) -> str:
         return ""
     scale = units.scale_for([gate.ci_low, gate.ci_high])
     return f"{scale.signed(gate.ci_low)} to {scale.delta(gate.ci_high)}"
-
-
-def _waiver(gate: GateOutcome, context: Context) -> str:
-    return f"until {gate.waiver.expires}: {gate.waiver.reason}" if gate.waiver else ""
 
 
 # Kernels
@@ -207,15 +199,7 @@ def _of_kernel_time(row: KernelRow, context: Context) -> str:
     )
 
 
-def _layers(row: KernelRow, context: Context) -> str:
-    return ", ".join(row.layers)
-
-
 # Layers and limits
-
-
-def _layer(row: LayerRow, context: Context) -> str:
-    return row.layer or "in no known layer"
 
 
 def _layers_of_kind(row: LayerRow, context: Context) -> str:
@@ -226,10 +210,6 @@ def _layers_of_kind(row: LayerRow, context: Context) -> str:
 def _of_gpu_time(row: LayerRow, context: Context) -> float | None:
     total = sum(one.baseline_ns for one in context.report.layers.rows)
     return row.baseline_ns / total if total else None
-
-
-def _limited(row: LimitsRow, context: Context) -> str:
-    return str(context.known["names"][row.kernel])
 
 
 def _work(row: LimitsRow, context: Context) -> str:
@@ -338,13 +318,11 @@ def _compared(row: Any, context: Context) -> str:
     return f"yes, {row.level}" if row.compared else f"no: {row.reason.replace('_', ' ')}"
 
 
-def _fingerprint(row: Run, context: Context) -> Cell:
-    return Cell(row.run.fingerprint[:12], code=True, title=row.run.fingerprint)
-
-
 VALUES: dict[str, Value] = {
     "part": _part,
-    "category_label": _category_label,
+    "category_label": lambda row, context: (
+        palette.category(row.category).label if isinstance(row.category, str) else row.category
+    ),
     "step_bar": _step_bar,
     "phase_name": lambda row, context: row.name,
     "phase_verdict": _phase_verdict,
@@ -353,12 +331,12 @@ VALUES: dict[str, Value] = {
     "cause_evidence": lambda row, context: words.evidence(row, context.report),
     "outcome": _outcome,
     "gate_interval": _gate_interval,
-    "waiver": _waiver,
+    "waiver": lambda row, context: f"until {row.waiver.expires}: {row.waiver.reason}" if row.waiver else "",
     "waited": lambda row, context: context.known["cells"][row.rank],
     "kernel": lambda row, context: context.known["cells"][id(row)],
     "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
     "of_kernel_time": _of_kernel_time,
-    "layers": _layers,
+    "layers": lambda row, context: ", ".join(row.layers),
     "launched": lambda row, context: kernel_words.launched(row, 112),
     "launch_change": _launch_change,
     "launch_evidence": lambda row, context: kernel_words.launch_evidence(row),
@@ -369,10 +347,10 @@ VALUES: dict[str, Value] = {
     "origin_call": lambda row, context: row.api or Cell("not recorded"),
     "compared": _compared,
     "matched_by": lambda row, context: words.WORKLOADS.get(row.workload, row.workload),
-    "layer": _layer,
+    "layer": lambda row, context: row.layer or "in no known layer",
     "layers_of_kind": _layers_of_kind,
     "of_gpu_time": _of_gpu_time,
-    "limited": _limited,
+    "limited": lambda row, context: context.known["names"][row.kernel],
     "work": _work,
     **{f"known_{side}": _known(side) for side in _SIDES},
     "change_of_one": _change_of_one,
@@ -381,7 +359,7 @@ VALUES: dict[str, Value] = {
     **{f"{part}_{side}": _metric(part, side) for part in ("steps", "busy", "idle") for side in _SIDES},
     **{f"{part}_delta": _metric_delta(part) for part in ("steps", "busy", "idle")},
     "names_of_ranks": lambda row, context: " + ".join(row.names),
-    "fingerprint": _fingerprint,
+    "fingerprint": lambda row, context: Cell(row.run.fingerprint[:12], code=True, title=row.run.fingerprint),
     "fact": lambda row, context: show_words.FACTS.get(row.name, row.name),
     "fact_value": lambda row, context: Cell("not recorded", tone="nil") if row.value == "?" else row.value,
     "place": lambda row, context: words.sentence(row.title),

@@ -122,7 +122,11 @@ def table(
     scale: of its times, else that of the largest; settings: as those of `Table`.
     """
     shown = rows[:limit]
-    columns = [_Filled(one, shown, context) for one in spec.columns if _applies(one, context)]
+    columns = [
+        _Filled(one, shown, context)
+        for one in spec.columns
+        if one.sides in ("", "two" if context.two else "one")
+    ]
     columns = [one for one in columns if one.holds]
     scale = scale or units.scale_for(
         [ns for one in columns if one.column.kind in _SHARED for ns in one.numbers if ns is not None]
@@ -156,10 +160,6 @@ def table(
         len(rows) - len(shown),
         **settings,
     )
-
-
-def _applies(column: Column, context: Context) -> bool:
-    return not column.sides or (column.sides == "two") == context.two
 
 
 def _worded(text: str, said: Mapping[str, str]) -> str:
