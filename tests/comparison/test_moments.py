@@ -89,7 +89,7 @@ def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_pa
 
 def test_the_moment_of_a_kernel_is_its_launch(tmp_path) -> None:
     """A step is 107 us of the host and three kernels, of 200 us and of 240: the second step is the first that is typical."""
-    sides = [run_of_a_side(tmp_path, name, kernel_us) for name, kernel_us in (("a", 200), ("b", 240))]
+    sides = [run_of_a_side(tmp_path, name, kernel_us=us) for name, us in (("a", 200), ("b", 240))]
     (first,) = [one for one in compare(*sides).findings if one.where.kernel == "gemm_0"]
     assert [(one.side, one.start_ns, one.end_ns, one.cause_ns) for one in first.evidence.moments] == [
         ("candidate", 827_000 + 107_000, 827_000 + 347_000, 240_000),
@@ -97,9 +97,19 @@ def test_the_moment_of_a_kernel_is_its_launch(tmp_path) -> None:
     ]
 
 
-def run_of_a_side(folder: Path, name: str, kernel_us: int) -> Side:
+def test_where_a_side_lacks_the_kernel_its_moment_lasts_until_the_next_one(tmp_path) -> None:
+    """A fourth kernel of 200 us in steps of 907 us; beside it the third one of a step of 707 us, and the gap behind it."""
+    sides = [run_of_a_side(tmp_path, name, kernels=many) for name, many in (("a", 3), ("b", 4))]
+    (added,) = compare(*sides).findings
+    assert [(one.side, one.kind, one.start_ns, one.end_ns) for one in added.evidence.moments] == [
+        ("candidate", "typical", 907_000 + 107_000 + 600_000, 907_000 + 107_000 + 800_000),
+        ("baseline", "beside", 707_000 + 107_000 + 400_000, 2 * 707_000 + 107_000),
+    ]
+
+
+def run_of_a_side(folder: Path, name: str, **more: int) -> Side:
     (folder / name).mkdir()
-    return Side(name, [Run(name, [reduced(serving(8, kernel_us=kernel_us), folder / name, keep=True)])])
+    return Side(name, [Run(name, [reduced(serving(8, **more), folder / name, keep=True)])])
 
 
 # Real pairs.

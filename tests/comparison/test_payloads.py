@@ -61,9 +61,9 @@ def test_the_number_of_a_domain_is_the_gil_trace_in_another_process_alone(tmp_pa
 
 
 def test_counts_and_bounds_by_range_within_the_steps(tmp_path):
-    """The step's window on the host runs from -200 to 850: the range at 900 began after it, and one carries nothing."""
+    """The step's window on the host runs from -200 to 850, where another range begins; one carries nothing."""
     trace = one_gap().range(1, "x", 300, 310)
-    for start, value in ((200, 4), (400, 10), (600, 1), (900, 1000)):
+    for start, value in ((200, 4), (400, 10), (600, 1), (850, 1000)):
         trace.range(1, "x", start, start + 10, payload={"int64Value": value})
     assert rows(reduced(trace, tmp_path)) == [("executor", "x", 3, 15.0, 1.0, 10.0)]
 

@@ -42,13 +42,14 @@ def test_without_usual_scatter_it_is_student_with_more_freedom():
 def test_two_runs_that_agree_by_chance_have_the_usual_scatter_and_that_within_them():
     """Runs 10, 10 and 14, 14; s0 = 3: the moderated variance 36 / 6 = 6 is less than 9, so 9 / 2 a side; within them 1 and 2.
 
-    The second figure does not scatter within its runs: 4 + 2 degrees of freedom.
+    The second figure does not scatter within its runs, the third not at all: 4 + 2 degrees of freedom.
     """
-    values = np.array([[10.0, 5.0]] * 2), np.array([[14.0, 5.0]] * 2)
-    found = moderated(values, np.array([3.0, 3.0]), (np.array([1.0, 0.0]), np.array([2.0, 0.0])), 11)
+    values = np.array([[10.0, 5.0, 5.0]] * 2), np.array([[14.0, 5.0, 5.0]] * 2)
+    within = np.array([1.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0])
+    found = moderated(values, np.array([3.0, 3.0, 0.0]), within, 11)
     assert found.error[0] == pytest.approx(np.sqrt(9 / 2 + 1 + 9 / 2 + 2))
     # 9 of the runs with 4 + 2 degrees of freedom, 3 of the steps with 11: 12^2 / (81 / 6 + 9 / 11) = 144 / 14.318
-    assert found.df == pytest.approx([10.057, 6], abs=1e-3)
+    assert found.df == pytest.approx([10.057, 6, 6], abs=1e-3) and found.half[2] == 0
     assert found.p[0] == pytest.approx(2 * stats.t.sf(4 / np.sqrt(12), 144 / (81 / 6 + 9 / 11)))
 
 
