@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import polars as pl
+
 from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, idle, label, one_gap, only, reduced, spent
 
@@ -168,6 +170,10 @@ def test_gc_on_the_launching_thread(tmp_path):
     assert reduction.coverage["gc"] == "captured"
     # step 1's host window is -200..850: the collection began in it
     assert reduction.gc.select("thread", "generation", "count", "ns").rows() == [("executor", "2", 1, 100)]
+    # the step lasts on the host from its label to the next one, at 850
+    late = reduced(one_gap().gc(1, 300, 400).gc(1, 850, 855), tmp_path)
+    counts = late.counts.join(late.counted.with_row_index("what").cast({"what": pl.Int64}), on="what")
+    assert counts.filter(kind="collections")["count"].to_list() == [1]
 
 
 def test_a_start_end_gc_range_counts_too(tmp_path):
