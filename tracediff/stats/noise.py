@@ -259,61 +259,58 @@ class _Arms:
         even: tuple[Floats, Floats],
         least: Floats | None,
     ) -> None:
-        member = groups.member
+        member, of = groups.member, groups.of
         self._groups = groups
         self._shared = groups.total(host.shared[member])
-        self._runs = sample.runs
-        means = [values.mean(axis=0) for values in sample.values]
-        nothing = np.zeros(len(means[0]))
-        steps = sample.step_variance or (nothing, nothing)
+        self._runs = np.array(sample.runs)[:, None]
+        means = np.array([values.mean(axis=0) for values in sample.values])
+        nothing = np.zeros_like(means)
         usual = [groups.total(one[member]) for one in _run_variance(sample, noise)]
         self._least = np.zeros(groups.many) if least is None else least
-        self._sizes = [np.abs(one.mean(axis=0)) for one in even]
+        self._sizes = np.abs([one.mean(axis=0) for one in even])
         usual = [
             np.maximum(one, (self._least * size) ** 2) for one, size in zip(usual, self._sizes, strict=True)
         ]
         self.usual = (usual[0] + usual[1]) / 2
         # the scatter of a sum comes of its own runs, not of its cells': cells of one run move together
         self._scale = np.sqrt((NU + _squares(even, sample, groups, usual)) / (NU + sample.df))
-        self._mean = [one[member] for one in means]
-        self._scatter = [noise.scatter[side][member] / math.sqrt(self._runs[side]) for side in (0, 1)]
-        self._error = [np.sqrt(one)[member] for one in steps]
-        self._unseen = [one[member] for one in sample.unseen or (nothing, nothing)]
+        # runs that scatter more than is usual say how far, and not that a factor does
+        self._more = np.maximum(self._scale, 1.0)[of]
+        # of both sides, (2, entries)
+        self._mean = means[:, member]
+        self._scatter = (np.asarray(noise.scatter) / np.sqrt(self._runs))[:, member]
+        self._error = np.sqrt(sample.step_variance or nothing)[:, member]
+        self._unseen = np.asarray(sample.unseen or nothing)[:, member]
         self.q = float(quantile(NU + sample.df, 0.975))
 
     def at(self, q: Floats) -> tuple[Floats, Floats]:
         """Down and up, (sums,) each, at a quantile of each."""
-        arms = [self._side(side, q) for side in (0, 1)]
-        least = [self._at_least(side, q) for side in (0, 1)]
+        less, more = self._arms(q)
+        least_less, least_more = self._at_least(q)
         shared = (q * self._shared) ** 2
-        down = np.maximum(arms[0][1] + arms[1][0] + shared, least[0][1] + least[1][0])
-        up = np.maximum(arms[0][0] + arms[1][1] + shared, least[0][0] + least[1][1])
+        down = np.maximum(more[0] + less[1] + shared, least_more[0] + least_less[1])
+        up = np.maximum(less[0] + more[1] + shared, least_less[0] + least_more[1])
         return np.sqrt(down), np.sqrt(up)
 
-    def _side(self, side: int, q: Floats) -> tuple[Floats, Floats]:
-        """Squares of the arms of one side, towards less and towards more."""
-        of = self._groups.of
-        mean, scale = self._mean[side], (q * self._scale)[of]
-        size = np.abs(mean)
-        more = np.maximum(self._scale, 1.0)[
-            of
-        ]  # runs that scatter more than is usual say how far, and not that a factor does
-        scatter, error = scale * self._scatter[side], scale * self._error[side]
+    def _arms(self, q: Floats) -> tuple[list[Floats], list[Floats]]:
+        """Squares of the arms of each side, towards less and towards more."""
+        of, mean, size = self._groups.of, self._mean, np.abs(self._mean)
+        scale = (q * self._scale)[of]
+        scatter, error = scale * self._scatter, scale * self._error
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(size > 0, np.hypot(scatter, error) / size, 0.0)
-            factor = np.where(size > 0, np.minimum(scatter / size / more, _FAR), 0.0)
-        floor = (scale * FLOOR) ** 2 / self._runs[side] * (size > 0)
+            factor = np.where(size > 0, np.minimum(scatter / size / self._more, _FAR), 0.0)
+        floor = (scale * FLOOR) ** 2 / self._runs * (size > 0)
         inward = (size * -np.expm1(-part)) ** 2 + floor
-        unseen = self._unseen[side] * q[of] / self.q
-        outward = (size * more * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
+        unseen = self._unseen * q[of] / self.q
+        outward = (size * self._more * np.expm1(factor)) ** 2 + error**2 + unseen**2 + floor
         less, more = np.where(mean >= 0, inward, outward), np.where(mean >= 0, outward, inward)
-        return self._groups.total(less), self._groups.total(more)
+        return [self._groups.total(one) for one in less], [self._groups.total(one) for one in more]
 
-    def _at_least(self, side: int, q: Floats) -> tuple[Floats, Floats]:
-        """Squares of the arms of one side that a sum has at least, towards less and towards more."""
-        factor = np.minimum(q * self._scale * self._least / math.sqrt(self._runs[side]), _FAR)
-        size = self._sizes[side]
-        return (size * -np.expm1(-factor)) ** 2, (size * np.expm1(factor)) ** 2
+    def _at_least(self, q: Floats) -> tuple[Floats, Floats]:
+        """Squares of the arms that a sum has at least on each side, towards less and towards more."""
+        factor = np.minimum(q * self._scale * self._least / np.sqrt(self._runs), _FAR)
+        return (self._sizes * -np.expm1(-factor)) ** 2, (self._sizes * np.expm1(factor)) ** 2
 
     def touching(self, delta: Floats, at_equal: Floats) -> Floats:
         """The quantile at which the interval touches 0; 0 where its readings lie on both sides of it."""
