@@ -115,9 +115,9 @@ def test_devices_of_a_rank_know_the_same_kernels(tmp_path):
     ],
 )
 def test_making_a_graph_and_loading_code_is_part_of_the_start(tmp_path, call: str, start: bool):
-    """In the third step, which launches what all do."""
+    """In the third step, which launches what all do; the call ends in the fourth."""
     trace = steps("a", "a", "a", "a", "a")
-    trace.api(100, call, 2_900, 2_905)
+    trace.api(100, call, 2_900, 3_900)
     assert reduced(trace, tmp_path).periods["start_up"].to_list() == [True, False, start, False]
 
 

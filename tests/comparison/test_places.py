@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.measuring import COMPUTE, FIRST, measured, step
+from tests.measuring import COMPUTE, FIRST, IDLE, measured, step
 from tracediff.comparison.places import Judged, judge, places_of
 
 US = 1_000.0
@@ -49,6 +49,17 @@ def judged(baseline: list[float], candidate: list[float], **rest) -> Judged:
 def test_the_level_follows_the_number_of_runs(baseline, candidate, level):
     found = levels(judged(baseline, candidate))
     assert found == {0: "within_noise", 1: level, 2: "within_noise"}
+
+
+def test_a_category_is_as_wide_as_its_places_together():
+    """900 us that may be 47.2 off, and 70 us that may be 5.3 off: the root of their squares."""
+    found = judged([50, 51, 52, 53], [120, 121, 122, 123])
+    halves = [
+        (one.high - one.low) / 2 for one in found.rows if one.part == "typical" and one.place.kind == "idle"
+    ]
+    assert halves == pytest.approx([47.2 * US, 5.3 * US], rel=0.01)
+    (whole,) = (one for one in found.categories if one.part == "typical" and one.place.cells == (IDLE,))
+    assert (whole.high - whole.low) / 2 == pytest.approx(np.hypot(*halves), rel=0.002)
 
 
 def test_one_run_a_side_says_more_of_kernels_than_of_the_host():
