@@ -110,6 +110,24 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
     assert with_synchronisation(rows, syncs(9, 9)) == rows
 
 
+@pytest.mark.parametrize(
+    ("launched", "exposed"), [((100, 200), True), ((100, 800), False), ((800, 100), True)]
+)
+def test_a_range_that_launches_as_many_times_more_kernels_does_more_on_its_host(
+    launched: tuple[float, float], exposed: bool
+) -> None:
+    """4 -> 18 synchronisations are 4.5 times as many. 8 times as many kernels explain 52 ms of host work, twice as many do not."""
+    wait, work = places([10, 100], [60, 52_100])
+    rows = [candidate(wait, "host_sync"), candidate(work)]
+    row = StructureRow(
+        kind="kernels", phase="generation", range="[Executor] _forward_step", baseline=launched[0], candidate=launched[1],
+        baseline_steps=12, candidate_steps=12, baseline_any=12, candidate_any=12, certain=True,
+    )  # fmt: skip
+    first, *others = with_synchronisation(rows, syncs(4, 18), [row])
+    assert first.judged.delta == pytest.approx((52_050 if exposed else 50) * US)
+    assert len(others) == (0 if exposed else 1)
+
+
 def test_elsewhere_a_cause_is_its_own_places():
     """Kernels of +100 us in rare steps; in the typical one +300 us of host work follow from them as well, which rare steps do not have."""
     kernels, work = places([10, 20], [110, 320])

@@ -86,7 +86,7 @@ def related(
     judged = [one.judged for one in candidates]
     candidates = of_related_kernels(launched_early(candidates, structure))
     candidates = of_one_range(candidates, structure)
-    candidates = with_synchronisation(candidates, launch)
+    candidates = with_synchronisation(candidates, launch, structure)
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
     candidates = launched_otherwise(candidates, launch)
@@ -465,12 +465,15 @@ def _follows(
 # The host.
 
 
-def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
+def with_synchronisation(
+    candidates: list[Candidate], launch: Launch, structure: Sequence[StructureRow] = ()
+) -> list[Candidate]:
     """More (or fewer) synchronising calls per step expose (or hide) what the host does in their place.
 
     After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time that was hidden
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
-    may run ahead of the GPU for good, so that any time of it may be hidden.
+    may run ahead of the GPU for good, so that any time of it may be hidden. Where the range launches as many times more kernels, its
+    host does more: nothing was hidden.
     """
     of_phases = {one.phase: one for one in launch.by_phase}
     out = candidates
@@ -493,10 +496,19 @@ def with_synchronisation(candidates: list[Candidate], launch: Launch) -> list[Ca
         if not syncs:
             continue
         main = min(syncs, key=order)
+        worked = any(
+            row.kind == "kernels"
+            and (row.phase, row.range) == (phase, main.where.range)
+            and min(row.baseline, row.candidate) * max(before, after)
+            <= max(row.baseline, row.candidate) * min(before, after)
+            and (row.candidate - row.baseline) * (after - before) > 0
+            for row in structure
+        )
         followers = [
             one
             for one in mine
             if one not in syncs
+            and not worked
             and (one.where.range, one.where.thread) == (main.where.range, main.where.thread)
             and "syncs" in CAUSES[one.cause].follows
             and one.judged.delta * main.judged.delta > 0
