@@ -349,7 +349,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
     [
         (counted("graph_kernels", 0, 136, baseline_of=151, candidate_of=149), "0 of 151 -> 136 of 149 kernels per step in CUDA graphs"),
         (counted("early", 0, 34, baseline_of=36, candidate_of=36), "0 of 36 -> 34 of 36 kernels per step begin before the last one ends (programmatic dependent launch)"),
-        (counted("blocking", 0, 36, baseline_of=36, candidate_of=36), "0 % -> 100 % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)"),
+        (counted("blocking", 0, 36, baseline_of=36, candidate_of=36), "0 -> 100 % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)"),
         (counted("kernels", 600, 4, range="optimizer"), "600 -> 4 kernels per step in optimizer"),
         (counted("kernels", 351, 424), "351 -> 424 kernels per step"),
         (counted("synchronisations", 1, 2, name="cudaStreamSynchronize"), "cudaStreamSynchronize 1 -> 2"),

@@ -42,7 +42,7 @@ PATTERNS: dict[str, str] = {
     "counts": "By count: {counts}.",
     "count_time": "{count} ({change})",
     "count_workload": "{percent} of the launches have other grids (other work per step)",
-    "count_blocking": "{shares} of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)",
+    "count_blocking": "{before} -> {after} % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)",
     "count_early": "{before} of {before_of} -> {after} of {after_of} kernels per {per} begin before the last one ends (programmatic dependent launch)",
     "count_graph_kernels": "{before} of {before_of} -> {after} of {after_of} kernels per {per} in CUDA graphs",
     "count_kernels": "{before} -> {after} kernels per {per}",

@@ -131,7 +131,8 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
         return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
     if row.kind == "blocking":
         sides = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
-        return say("count_blocking", shares=units.arrow(units.share(one, of) for one, of in sides))
+        before, after = (f"{100 * one / (of or 1):.0f}" for one, of in sides)
+        return say("count_blocking", before=before, after=after)
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
