@@ -46,10 +46,10 @@ def first(folder, **shown):
 @pytest.mark.parametrize(
     ("how", "other", "title", "did"),
     [
-        ("range", "render page", "wait in recv for the thread of render page of another process", "is in render page"),
+        ("range", "render page", "wait in recv for the thread of render page of another process", "works: "),
         ("range", "decode_incrementally", "wait in recv for the detokenizer thread of another process", "is in decode_incrementally"),
         ("range", "gil", "wait in recv for an unnamed thread of another process", "runs Python (holds its GIL)"),
-        ("os", "render page", "wait in _schedule for the thread of render page of another process", "is in render page"),
+        ("os", "render page", "wait in _schedule for the thread of render page of another process", "works: "),
     ],
 )  # fmt: skip
 def test_a_wait_for_another_process_names_it(how, other, title, did, tmp_path):

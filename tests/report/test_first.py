@@ -287,9 +287,9 @@ def test_rounds_of_the_launches_that_both_sides_have() -> None:
     facts = m.VerdictFacts("scatter", "step", rung=rung)
     one = result("inconclusive", seen(1_000, 1_092, 200, of="length"), verdict_facts=facts)
     assert headline(one).what == (
-        "Unclear with pr: time per launch of gemm 1,000 -> 1,092 us (+92.0 us, +9.2 %, within noise)."
+        "Unclear with pr: time from one gemm to the next 1,000 -> 1,092 us (+92.0 us, +9.2 %, within noise)."
     )
-    assert words.unit(one) == "round" and first.change(one).startswith("time per launch of gemm 1,000")
+    assert words.unit(one) == "round" and first.change(one).startswith("time from one gemm to the next 1,000")
 
 
 def test_identical_sides() -> None:

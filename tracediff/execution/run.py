@@ -412,7 +412,7 @@ def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[s
         if one_rule and _steps_alike(sides) is not False:
             return host
         labelled = [job for job, rule in zip(jobs, rules, strict=True) if not rule.inferred]
-        why: Why = host or ("labels_missing" if len(labelled) < len(jobs) else "other_rules")
+        why: Why = host or ("labels_missing" if 0 < len(labelled) < len(jobs) else "other_rules")
         before = [(job, job.reading, job.reduction) for job in jobs]
         inferred = bool(labelled) and _again(labelled, reading, progress, infer=True)
         if inferred and all(_reduction(job).step_rule.inferred for job in jobs) and _steps_alike(sides):

@@ -66,7 +66,7 @@ CAUSES: dict[str, CauseWords] = {
                    "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
                    "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "find the call {place} and remove the synchronisation or move it off the step's path"),
+                   "find what the call {place} waits for: the number of synchronisations is not what changed"),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#8d672a",
                    "The host was inside another CUDA call: allocation, event, query.",
                    "find the call (allocation, event, query) {place} and take it out of the step"),
@@ -90,7 +90,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("kernel_split", "kernel split", "kernel split",
                    next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
         CauseWords("kernel_added", "kernels added", "kernels added",
-                   next="find who launches it: its range and the launching call are in the kernel table"),
+                   next="find who launches it: compare --kernel NAME tells its range and the launching call"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
                    next="check that its work is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",
@@ -104,6 +104,7 @@ CAUSES: dict[str, CauseWords] = {
 _NEXT = {
     "os_call": "find what calls {call} {place}",
     "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
+    "synchronises": "find the call {place} and remove the synchronisation or move it off the step's path",
     "awaits_peer": "while the thread waits {place}, {peer} {doing}: shorten that, or overlap it with the step",
     "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
@@ -128,6 +129,8 @@ def advice(finding: Finding) -> str:
         text = _NEXT["overlap"]
     elif facts.awaited:
         text = _NEXT["awaits_peer"]
+    elif finding.cause == "host_sync" and facts.counted_calls:
+        text = _NEXT["synchronises"]
     elif finding.cause == "host_work" and awaits(where.range or ""):
         text = _NEXT["awaits"]
     elif finding.cause == "host_work" and where.os_call:
@@ -145,9 +148,11 @@ def advice(finding: Finding) -> str:
 def awaited(peer: AwaitedFact) -> tuple[str, str]:
     """The thread that a thread waited for, and what it did meanwhile."""
     name = the_thread(peer.thread)
-    return name if peer.near else say("peer_far", thread=name), say(
-        "peer_in" if peer.range else "peer_holds", range=peer.range
-    )
+    if peer.range and peer.thread.endswith(peer.range):  # called by what it does
+        doing = say("peer_works")
+    else:
+        doing = say("peer_in" if peer.range else "peer_holds", range=peer.range)
+    return name if peer.near else say("peer_far", thread=name), doing
 
 
 # What causes are called: a short name in sentences, a title in lists.

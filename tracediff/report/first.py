@@ -256,7 +256,8 @@ def _limit(result: Result) -> str:
 
 def step_of(result: Result, phase: str) -> str:
     """A step of a phase; of programs that have none what was compared: `whole capture`."""
-    return units.step(phase, words.unit(result))
+    step = units.step(phase, words.unit(result))
+    return say("on_the_host", step=step) if result.verdict_facts.rung.kind == "host" else step
 
 
 def _typical(result: Result) -> str:
