@@ -340,7 +340,8 @@ def kernel_side(
 ) -> KernelSide | None:
     """One side of a row; None where that side has none of its kernels in the steps of the mean. `share`: ns per step."""
     match = kernels.rows[number]
-    ops = match.candidate if side else match.baseline
+    # what a cause calls the row by comes first
+    ops = (*match.main[side], *(match.candidate if side else match.baseline))
     count = float(kernels.counts[number, side])
     if not ops or (not count and not share):
         return None

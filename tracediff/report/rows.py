@@ -34,9 +34,7 @@ def kernels_by_phase(result: Result) -> list[PhaseKernels]:
             for one in row.phases
             if one.phase == phase
         ]
-        if any(
-            one.baseline_count or one.candidate_count for *_, one in mine
-        ):  # older results do not know the counts
+        if mine:
             found.append(of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
     return found or [of_phase("", list(enumerate(result.kernels)))]
 
