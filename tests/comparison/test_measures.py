@@ -18,6 +18,7 @@ from tracediff.comparison.measures import COUNTS, SUMS, TIMES, Measure, measured
 from tracediff.comparison.sequential import run_values
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
+from tracediff.model import KernelRow
 from tracediff.model.causes import IDLE
 
 # Words
@@ -132,6 +133,14 @@ def test_measures_of_a_result(text, phase, baseline_us, delta_us, slower):
 def test_gates_of_places_and_phases(gate, outcome, said, slower):
     judged = judge(parse_gate(gate), slower)
     assert judged.outcome == outcome and said in judged.message
+
+
+def test_a_result_without_places_has_none_by_that_name(slower):
+    """As of a program that never waits: the place is not known, and nothing has to be recorded or compared again."""
+    bare = msgspec.structs.replace(slower, places=[], threads=[], ranges=[])
+    with pytest.raises(TracediffError) as caught:
+        judge(parse_gate("host@_schedule:+1us"), bare)
+    assert caught.value.slug == "no-such-place"
 
 
 def test_a_gate_on_kernels_that_are_gone_counts_what_stands_in_their_place(slower):
@@ -359,6 +368,11 @@ def test_kernels_of_a_fused_row_count_by_name(tmp_path):
     )  # all of the candidate's side bears it: what it replaced counts too
     assert (whole.baseline, whole.delta) == pytest.approx((230 * US, 20 * US))
     assert "shares a row with other kernels" in measured(parse("generation.kernel:silu"), result)
+    older = msgspec.json.decode(msgspec.json.encode(fused))
+    for side in ("baseline", "candidate"):
+        del older[side]["ns_of"]
+    before_ns_of = msgspec.structs.replace(result, kernels=[msgspec.convert(older, KernelRow)])
+    assert measured(parse("kernel:silu"), before_ns_of).delta == pytest.approx(20 * US)
     (cause,) = (one for one in result.findings if one.cause == "kernel_fused")
     (part,) = cause.parts
     assert part.of == {

@@ -98,16 +98,16 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
         candidate(calls, "launch_api"),
         candidate(latency, "launch_latency"),
     ]
-    first, other = with_synchronisation(rows, syncs(9, 1))
+    first, other = with_synchronisation(rows, syncs(9, 1), [])
     assert first.cause == "host_sync" and first.count == (9, 1) and first.facts.counted_calls
     assert first.judged.delta == pytest.approx(-430 * US)
     assert sizes(first) == {"host_sync": -50, "host_work": -300, "launch_api": -80}
     assert [part.follows for part in first.parts] == [False, True, True]
     assert other.judged.delta == pytest.approx(20 * US)
     # of 9 calls one less: 25 us are what it can hide, so that 300 us and 80 us have another cause
-    first, *others = with_synchronisation(rows, syncs(9, 8))
+    first, *others = with_synchronisation(rows, syncs(9, 8), [])
     assert first.judged.delta == pytest.approx(-50 * US) and len(others) == 3
-    assert with_synchronisation(rows, syncs(9, 9)) == rows
+    assert with_synchronisation(rows, syncs(9, 9), []) == rows
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_calls_of_a_function_for_those_of_another_are_counted_together():
         12, 4, cudaStreamSynchronize=(9, 0), cudaEventSynchronize=(0, 1), cudaDeviceSynchronize=(3, 3)
     )
     here = candidate(wait, "host_sync", where=Where(range="forward", api="cudaStreamSynchronize"))
-    (one,) = with_synchronisation([here], counts)
+    (one,) = with_synchronisation([here], counts, [])
     assert (one.count, one.where.api) == ((9, 1), None)
 
 
@@ -155,20 +155,22 @@ def test_calls_are_counted_of_the_function_that_is_named():
     counts = syncs(1, 13, cudaDeviceSynchronize=(0, 12), cudaEventSynchronize=(1, 1))
     for api in ("cudaDeviceSynchronize", None):
         (one,) = with_synchronisation(
-            [candidate(wait, "host_sync", where=Where(range="forward", api=api))], counts
+            [candidate(wait, "host_sync", where=Where(range="forward", api=api))], counts, []
         )
         assert (one.count, one.where.api) == ((0, 12), "cudaDeviceSynchronize")
     # 8 more of the function, and 8 more waits here: the one of before is elsewhere
     here = candidate(
         wait, "host_sync", where=Where(range="forward", api="cudaStreamSynchronize"), count=(0, 8)
     )
-    (one,) = with_synchronisation([here], syncs(1, 9, cudaStreamSynchronize=(1, 9)))
+    (one,) = with_synchronisation([here], syncs(1, 9, cudaStreamSynchronize=(1, 9)), [])
     assert one.count == (0, 8)
     # one wait more than calls on both sides is that for a synchronous copy
-    (one,) = with_synchronisation([replace(here, count=(2, 82))], syncs(1, 81, cudaStreamSynchronize=(1, 81)))
+    (one,) = with_synchronisation(
+        [replace(here, count=(2, 82))], syncs(1, 81, cudaStreamSynchronize=(1, 81)), []
+    )
     assert one.count == (1, 81)
     other = candidate(wait, "host_sync", where=Where(range="sample", api="cudaEventSynchronize"))
-    assert with_synchronisation([other], counts) == [other]
+    assert with_synchronisation([other], counts, []) == [other]
 
 
 def test_nodes_of_a_graph_save_no_launch():
@@ -291,7 +293,7 @@ def test_a_cause_is_not_surer_than_most_of_it():
     """3 us of waits that are sure to be more, and 4 us of host work that runs of one program differ by: +- 16 us."""
     wait, work = places([50, 310], [53, 314])
     rows = [candidate(wait, "host_sync"), candidate(work, level="within_noise")]
-    (one,) = with_synchronisation(rows, syncs(8, 10))
+    (one,) = with_synchronisation(rows, syncs(8, 10), [])
     assert rows[0].level == "confirmed" and one.level == "within_noise"
 
 
@@ -397,11 +399,11 @@ def test_places_that_may_each_be_noise_can_be_more_together():
     """The sum of two places of -50 and -300 us is far beyond what eight equal runs scatter; nothing of -0.5 us is."""
     wait, work = places([50, 310], [0, 10])
     rows = [candidate(wait, "host_sync", "within_noise"), candidate(work, level="within_noise")]
-    (one,) = with_synchronisation(rows, syncs(9, 1))
+    (one,) = with_synchronisation(rows, syncs(9, 1), [])
     assert one.level == "likely"
     wait, work = places([50, 310], [49.8, 309.7])
     rows = [candidate(wait, "host_sync", "within_noise"), candidate(work, level="within_noise")]
-    assert {one.level for one in with_synchronisation(rows, syncs(9, 1))} == {"within_noise"}
+    assert {one.level for one in with_synchronisation(rows, syncs(9, 1), [])} == {"within_noise"}
 
 
 def test_what_the_host_explains_of_a_cause_is_what_it_explains_of_its_parts():

@@ -466,7 +466,7 @@ def _follows(
 
 
 def with_synchronisation(
-    candidates: list[Candidate], launch: Launch, structure: Sequence[StructureRow] = ()
+    candidates: list[Candidate], launch: Launch, structure: Sequence[StructureRow]
 ) -> list[Candidate]:
     """More (or fewer) synchronising calls per step expose (or hide) what the host does in their place.
 
@@ -496,19 +496,13 @@ def with_synchronisation(
         if not syncs:
             continue
         main = min(syncs, key=order)
-        worked = any(
-            row.kind == "kernels"
-            and (row.phase, row.range) == (phase, main.where.range)
-            and min(row.baseline, row.candidate) * max(before, after)
-            <= max(row.baseline, row.candidate) * min(before, after)
-            and (row.candidate - row.baseline) * (after - before) > 0
-            for row in structure
-        )
+        launched = [row for row in structure if row.kind == "kernels" and row.range == main.where.range]
+        does_more = any(row.phase == phase and _as_much_more(row, before, after) for row in launched)
         followers = [
             one
             for one in mine
             if one not in syncs
-            and not worked
+            and not does_more
             and (one.where.range, one.where.thread) == (main.where.range, main.where.thread)
             and "syncs" in CAUSES[one.cause].follows
             and one.judged.delta * main.judged.delta > 0
@@ -533,6 +527,13 @@ def with_synchronisation(
         )
         out = _gather([counted if one is main else one for one in out], counted, followers=followers)
     return out
+
+
+def _as_much_more(row: StructureRow, before: float, after: float) -> bool:
+    """Whether a count grew or fell by as large a factor as another one did, from `before` to `after`."""
+    counts = row.baseline, row.candidate
+    along = (row.candidate - row.baseline) * (after - before) > 0
+    return along and max(counts) * min(before, after) >= min(counts) * max(before, after)
 
 
 def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:

@@ -465,13 +465,15 @@ def _count(measure: Measure, result: Result) -> Measured | str:
     if measure.phase:
         of = next((one for one in result.launch.by_phase if one.phase == measure.phase), None)
     if of is None:
-        return f"the result was made before {quantity} were kept by phase: compare the captures again"
+        return f"{measure.phase} steps were not compared"
     if quantity == "syncs":
         rows = [row for row in of.apis if row.kind == "sync"]
         before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
     else:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
         before, after = getattr(of.baseline, name), getattr(of.candidate, name)
+        if before is None or after is None:
+            return f"the result was made before {quantity} were kept: compare the captures again"
     return Measured(before, after - before, after - before, after - before)
 
 

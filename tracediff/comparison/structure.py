@@ -6,7 +6,7 @@ Which counts are facts: comparison/held.py.
 |-|-|-|
 | ALPHA, p < 0.05 | a rate differs, corrected for the functions of all kinds; collections stand alone | no false one in 182 null pairs of 44 programs |
 | SURELY, 1 % | memory peaks differ, of runs that lie apart | allocators take blocks of 2 MiB and more |
-| OTHER, 20 % | of the kernels more begin before the op before them ends, or end before their launch returns | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; with CUDA_LAUNCH_BLOCKING all wait, without 0 to 16 %; 110 and 225 captures, H100 and H200 |
+| APART, 20 % | of the kernels more begin before the op before them ends, or end before their launch returns | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; with CUDA_LAUNCH_BLOCKING all wait, without 0 to 16 %; 110 and 225 captures, H100 and H200 |
 | NEARLY, 75 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 
@@ -34,7 +34,7 @@ from tracediff.model.causes import SURELY
 from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
 
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
-OTHER = 0.2
+APART = 0.2
 _OF_TIME = ("early", "blocking")
 _DIGITS = 2  # of what a round has: captures begin and end within one
 
@@ -438,7 +438,7 @@ def _share(
         return
     before, after = held.means[:, place[kind]].tolist()
     before_of, after_of = held.means[:, place["kernels"]].tolist()
-    if before_of and after_of and abs(after / after_of - before / before_of) >= OTHER:
+    if before_of and after_of and abs(after / after_of - before / before_of) >= APART:
         some = {
             "baseline_any": int(held.any[0, place[kind]]),
             "candidate_any": int(held.any[1, place[kind]]),

@@ -70,20 +70,26 @@ def launched(parts: Iterable[Reduction]) -> Launched:
     steps = 0
     for part in parts:
         steps += len(part.periods)
-        name_of = {
-            key: name for key, name, kind in part.keys.select("id", "name", "kind").iter_rows() if not kind
-        }
-        if part.coverage["kernels"] == "captured":
-            sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
-            rows = [(_normalise(name_of[key]), count, ns) for key, count, ns in sums.iter_rows()
-                    if key in name_of and names.is_kernel(name_of[key])]  # fmt: skip
-        else:
-            calls = part.apis.filter(pl.col("kind") == "launch").group_by("api", maintain_order=True)
-            rows = calls.agg(pl.col("count", "ns").sum()).rows()
-        for name, count, ns in rows:
+        for name, count, ns in _work(part):
             own = found.setdefault(name, [0.0, 0.0])
             own[0], own[1] = own[0] + count, own[1] + ns
     return {name: (count / steps, ns / steps) for name, (count, ns) in found.items() if count}
+
+
+def _work(part: Reduction) -> list[tuple[str, int, int]]:
+    """Name, launches and ns of each kernel, or of each launching call where no kernels were recorded."""
+    if part.coverage["kernels"] != "captured":
+        calls = part.apis.filter(pl.col("kind") == "launch").group_by("api", maintain_order=True)
+        return calls.agg(pl.col("count", "ns").sum()).rows()
+    name_of = {
+        key: name for key, name, kind in part.keys.select("id", "name", "kind").iter_rows() if not kind
+    }
+    sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
+    return [
+        (_normalise(name_of[key]), count, ns)
+        for key, count, ns in sums.iter_rows()
+        if key in name_of and names.is_kernel(name_of[key])
+    ]
 
 
 def as_many(baseline: Sequence[Reduction], candidate: Sequence[Reduction]) -> bool:
