@@ -42,8 +42,7 @@ Examples:
 def windows(log: Path) -> None:
     """Propose iterations to capture, by the iteration log of an earlier run.
 
-    LOG is what TensorRT-LLM prints with print_iter_log: true, a file of trtllm-bench --iteration_log, or what
-    gptManagerBenchmark prints with --log_iteration_data.
+    LOG is what TensorRT-LLM prints with print_iter_log: true, or a file of trtllm-bench --iteration_log.
     """
     found = proposed(log)
     rows = [_HEAD, *map(_row, found)]
@@ -64,7 +63,7 @@ def proposed(log: Path) -> list[Window]:
         raise TracediffError(
             "no-windows",
             f"{log.name} has no iteration that says its requests",
-            fix="a log of TensorRT-LLM with print_iter_log: true, or of gptManagerBenchmark with --log_iteration_data",
+            fix="a log of TensorRT-LLM with print_iter_log: true, or a file of trtllm-bench --iteration_log",
         )
     return found
 

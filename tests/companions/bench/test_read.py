@@ -297,24 +297,6 @@ def test_iteration_stats_as_json(tmp_path: Path) -> None:
     assert read(path).metrics["iteration_latency_mean_ms"].value == 6.0
 
 
-# --log_iteration_data
-
-
-def test_iteration_data_of_the_batch_manager() -> None:
-    report = read(FIXTURES / "iteration_data.log")
-    assert report.kind == "iteration-data"
-    assert report.iterations == [
-        Iteration(90, 0, 239, 8, 231, None, 6904),  # the line of TensorRT-LLM's documentation
-        Iteration(91, 0, 239, 0, 239, None, 0),
-        Iteration(92, 0, 238, 0, 238, None, 0),
-    ]
-    # of 2448 blocks 2448, 2448 and 2440: no times, but how full the KV cache is
-    assert {name: one.value for name, one in report.metrics.items()} == {
-        "kv_cache_used_max_pct": 100, "kv_cache_used_mean_pct": pytest.approx(100 * 7336 / 7344), "kv_cache_free_min_blocks": 0
-    }  # fmt: skip
-    assert slugs(report) == ["kpi-no-times"]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -477,7 +459,6 @@ def test_any_value_under_a_known_key(tmp_path: Path, content: dict[str, object])
         ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': {'freeNumBlocks': 1536, 'maxNumBlocks': 2048}}", (25.0, 1536)),
         ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': {'maxNumBlocks': 10, 'usedNumBlocks': 48}}", (None, None)),
         ("{'iter': 1, 'iterLatencyMS': 5.0, 'kvCacheStats': None}", (None, None)),
-        ('{"Iteration Counter":9,"Free KV cache blocks":612,"Max KV cache blocks":2448,"Used KV cache blocks":1836}', (75.0, 612)),
         ("iter = 3, kv_cache_util = 0.125, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (12.5, None)),
         ("iter = 3, kv_cache_util = 12.5, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (None, None)),
         ("iter = 3, kv_cache_util = N/A, host_step_time = 40.0ms, states = {'num_ctx_requests': 1}", (None, None)),

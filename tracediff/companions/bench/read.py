@@ -5,7 +5,6 @@
     genai-perf, aiperf  `profile_export_genai_perf.json`, `profile_export_aiperf.json`
     iteration-log       log lines `iter = N, ...` of TensorRT-LLM's PyTorch backend (`print_iter_log: true`)
     iteration-stats     `trtllm-bench --iteration_log FILE`: an iteration's statistics a line
-    iteration-data      `gptManagerBenchmark --log_iteration_data`: the same without times
     emulator            `--report FILE` of the emulator in `tracediff_emulator`
 
 Logs of any size are read line by line in bounded memory; lines that cannot be read are counted, not fatal.
@@ -32,7 +31,7 @@ from tracediff.model import Note
 
 Kind = Literal[
     "trtllm-bench", "serving-benchmark", "genai-perf", "aiperf",
-    "iteration-log", "iteration-stats", "iteration-data", "emulator",
+    "iteration-log", "iteration-stats", "emulator",
 ]  # fmt: skip
 Better = Literal["lower", "higher"]
 _LARGEST = 1e15  # no time, rate or count of a benchmark is larger; a file that says so is broken
@@ -434,18 +433,6 @@ def _parse_stats(text: str) -> Line | None:
     )
 
 
-def _parse_data(text: str) -> Line | None:
-    """Statistics of an iteration of the batch manager, in JSON."""
-    stats = _mapping(text)
-    printed = count(stats.get("Iteration Counter"))
-    if printed is None:
-        return None
-    names = ("Scheduled Requests", "Context Requests", "Generation Requests", "Total Context Tokens")
-    scheduled, ctx, gen, tokens = (count(stats.get(name)) for name in names)
-    blocks = (count(stats.get(f"{one} KV cache blocks")) for one in ("Used", "Free", "Max"))
-    return Line(Iteration(printed, 0, scheduled, ctx, gen, ctx_tokens=tokens), **_kv(*blocks))
-
-
 def _mapping(text: str) -> Mapping[str, Any]:
     """Return the dict at the end of a line, in JSON or Python notation; an empty one where there is none."""
     text = text[text.find("{") :]
@@ -460,9 +447,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
 FORMATS: tuple[Format, ...] = (
     Format("iteration-log", _claims_log_line, _parse_log_line),
     Format("iteration-stats", lambda text: "{" in text and "iterLatencyMS" in text, _parse_stats),
-    Format("iteration-data", lambda text: '"Iteration Counter"' in text, _parse_data),
 )
-MARKERS = (b"iter = ", b"iterLatencyMS", b"Iteration Counter")
+MARKERS = (b"iter = ", b"iterLatencyMS")
 """What a line of one of the formats holds at least: the others are skipped undecoded."""
 
 # Logs: from their lines to the figures of a run, in one pass.

@@ -80,19 +80,21 @@ FEW = 30  # iterations of a run
 FAR = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MOVED_MEAN = 0.02  # of the mean, by outliers
 RELATED = 0.3  # correlation of neighbours that the blocks do not cover
-QUEUED_MEAN, QUEUED_SHARE = 3.0, 0.5
 RATIO = 5.0  # medians further apart may be one program timed in two ways
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run as it is measured: its latencies without the warm-up, ns, and what was left out before them."""
+    """One run as it is measured: its latencies without the warm-up, ns."""
 
     name: str
     values: Floats
-    trimmed: int
-    found: WarmUp  # what the rule says of the whole run
-    left: WarmUp  # what it says of the iterations that are kept
+    warm_up: WarmUp
     digest: str
+
+    @property
+    def trimmed(self) -> int:
+        """Iterations before those that are kept."""
+        return self.warm_up.length
 
 
 Seen = tuple[bool, str]  # of a check on one side: whether it is well, and its numbers
@@ -113,20 +115,17 @@ def outlying(values: Floats) -> Floats:
 def check_sides(
     sides: Sequence[Sequence[Run]],
     doubles: Sequence[Sequence[str]],
-    warm_up: str,
     odd_runs: Sequence[Sequence[int]],
 ) -> list[Check]:
     """Return every check, and `ratio` where the sides are far apart.
 
-    `doubles`: names of files of a side that are copies of another, `warm_up`: the option as given, `odd_runs`: runs of each side
-    that are left out.
+    `doubles`: names of files of a side that are copies of another, `odd_runs`: runs of each side that are left out.
     """
     checks: tuple[tuple[str, Callable[[Sequence[Run]], Seen], str], ...] = (
-        ("warm_up", lambda side: _warm_up(side, warm_up), "first iterations slower than the second half"),
+        ("warm_up", _warm_up, "first iterations slower than the second half"),
         ("outliers", _outliers, f"counted and kept: beyond {FAR} robust standard deviations of the median"),
         ("autocorrelation", _related, f"of neighbours; above {RELATED} few iterations count as independent"),
         ("iterations", _few, f"fewer than {FEW} in a run say little; p99 needs 100"),
-        ("synchronised", _queued, "calls that return before the GPU is done; a file alone cannot prove that it was waited for"),
         ("runs", lambda side: (len(side) > 1, f"{len(side)}"), "noise between runs is known from repeats only"),
     )  # fmt: skip
     apart = [_apart(side, left_out) for side, left_out in zip(sides, odd_runs, strict=True)]
@@ -160,23 +159,18 @@ def _in(run: Run, side: Sequence[Run]) -> str:
     return f" in {run.name}" if len(side) > 1 else ""
 
 
-def _warm_up(side: Sequence[Run], option: str) -> Seen:
+def _warm_up(side: Sequence[Run]) -> Seen:
     trimmed, whole = sum(run.trimmed for run in side), sum(run.trimmed + len(run.values) for run in side)
-    worst = _worst(side, lambda run: run.found.extra)
+    worst = _worst(side, lambda run: run.warm_up.extra)
     parts = [f"{trimmed:,} of {whole:,} trimmed"]
-    if trimmed and worst.found.length and option == "auto":
-        parts.append(f"{100 * worst.found.extra:+.0f} %{_in(worst, side)}")
-    unsettled = next((run for run in side if not run.found.steady), None)
-    left = next((run for run in side if run.left.length), None)
+    if trimmed:
+        parts.append(f"{100 * worst.warm_up.extra:+.0f} %{_in(worst, side)}")
+    unsettled = next((run for run in side if not run.warm_up.steady), None)
     if unsettled:
         parts.append(f"{unsettled.name} has not settled at its half")
-    elif left:
-        more = f"{left.left.length} more look like warm-up{_in(left, side)}"
-        parts.append(f"{more} ({100 * left.left.extra:+.0f} %)")
     if all(run.trimmed + len(run.values) < ENOUGH for run in side):
         parts.append(f"too few to find any (below {ENOUGH})")
-    well = unsettled is None and (left is None or option == "auto") and 5 * trimmed <= whole
-    return well, "; ".join(parts)
+    return unsettled is None and 5 * trimmed <= whole, "; ".join(parts)
 
 
 def _outliers(side: Sequence[Run]) -> Seen:
@@ -208,18 +202,6 @@ def _related(side: Sequence[Run]) -> Seen:
 def _few(side: Sequence[Run]) -> Seen:
     least = min(len(run.values) for run in side)
     return least >= FEW, f"{least:,}" + (" in the shortest run" if len(side) > 1 else "")
-
-
-def _queued(side: Sequence[Run]) -> Seen:
-    for run in side:
-        ordered = np.sort(run.values)
-        slow = max(1, len(ordered) // 20)
-        share = float(ordered[-slow:].sum()) / (float(ordered.sum()) or 1.0)
-        far = ordered.mean() > QUEUED_MEAN * float(np.median(ordered))
-        if len(ordered) >= ENOUGH and far and share > QUEUED_SHARE:
-            held = f"the slowest twentieth holds {100 * share:.0f} % of the time{_in(run, side)}"
-            return False, f"{held}, as if a queue was filled"
-    return True, "no sign of calls that only enqueue"
 
 
 def _apart(side: Sequence[Run], left_out: Sequence[int]) -> Seen:

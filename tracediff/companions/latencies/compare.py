@@ -37,11 +37,9 @@ from tracediff.companions.verdict import (
 )
 from tracediff.companions.words import both, part, signed, time
 from tracediff.formats.selection import own_label
-from tracediff.model import Check, Pair, Result, Step, Verdict
-from tracediff.model.causes import BUSY
+from tracediff.model import Pair, Result, Step, Verdict
 from tracediff.report.amounts import LISTED
 from tracediff.report.phrases import power_note
-from tracediff.stats.rules import MOSTLY
 from tracediff.stats.student import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
@@ -71,15 +69,14 @@ def compare_latencies(
     baseline: Sequence[LatencyFile],
     candidate: Sequence[LatencyFile],
     labels: tuple[str, str] = ("baseline", "candidate"),
-    warm_up: str = "auto",
 ) -> Latencies:
-    """Compare two sides, each file one run. `warm_up`: auto, or how many first iterations of each run are left out.
+    """Compare two sides, each file one run.
 
     A figure of a side is the mean over its runs of that figure in each run; runs that lie apart from the others are left out. The
-    verdict is that of the mean, a test of its own. Raises ValueError where none is left.
+    verdict is that of the mean, a test of its own.
     """
     files, doubles = zip(*(_without_copies(side) for side in (baseline, candidate)), strict=True)
-    sides = [[_trimmed(file, warm_up) for file in side] for side in files]
+    sides = [[_trimmed(file) for file in side] for side in files]
     odd_runs = [odd([float(run.values.mean()) for run in side]) for side in sides]
     kept = [
         [run for at, run in enumerate(side) if at not in far]
@@ -100,7 +97,7 @@ def compare_latencies(
         _reason(verdict, step, rows),
         step,
         rows,
-        [*check_sides(sides, doubles, warm_up, odd_runs), check_columns(*files)],
+        [*check_sides(sides, doubles, odd_runs), check_columns(*files)],
     )
 
 
@@ -114,15 +111,9 @@ def _without_copies(files: Sequence[LatencyFile]) -> tuple[list[LatencyFile], li
     return list(kept.values()), doubles
 
 
-def _trimmed(file: LatencyFile, warm_up: str) -> Run:
+def _trimmed(file: LatencyFile) -> Run:
     found = find_warm_up(file.ns)
-    trimmed = found.length if warm_up == "auto" else int(warm_up)
-    if trimmed >= len(file.ns):
-        raise ValueError(
-            f"{file.name} has {len(file.ns):,} iterations: none is left without the first {trimmed:,}"
-        )
-    values = file.ns[trimmed:]
-    return Run(file.name, values, trimmed, found, find_warm_up(values), file.digest)
+    return Run(file.name, file.ns[found.length :], found, file.digest)
 
 
 def figures(values: Floats) -> Floats:
@@ -242,7 +233,7 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     return f"{change}, within {floor}.{tail}"
 
 
-# Beside a comparison of traces: what profiling cost, whether calls waited for the GPU, whether both say the same.
+# Beside a comparison of traces: what profiling cost, and whether both say the same.
 
 CORRESPOND = 2.0  # an iteration and a step this many times apart are not the same thing
 
@@ -254,13 +245,7 @@ def beside(latencies: Latencies, result: Result) -> Latencies:
         for side in ("baseline", "candidate")
     }
     traced = [_traced(latencies, result, side) for side in ("baseline", "candidate")]
-    checks = [
-        _synchronised(one, latencies, result) if one.name == "synchronised" else one
-        for one in latencies.checks
-    ]
-    return replace(
-        latencies, **sides, traced=traced, checks=checks, note=_together(latencies, result, traced)
-    )
+    return replace(latencies, **sides, traced=traced, note=_together(latencies, result, traced))
 
 
 def _traced(latencies: Latencies, result: Result, side: Literal["baseline", "candidate"]) -> LatencyTraced:
@@ -276,35 +261,14 @@ def _traced(latencies: Latencies, result: Result, side: Literal["baseline", "can
     return LatencyTraced(side, iteration, step, True, step - iteration, step / iteration - 1, low, high)
 
 
-def _synchronised(check: Check, latencies: Latencies, result: Result) -> Check:
-    """Compare the median iteration with the GPU work of a step: what is shorter did not wait, or is something else."""
-    texts, well = [], check.status == "ok"
-    for side in ("baseline", "candidate"):
-        books = getattr(result.accounting, side)
-        work = sum(books.get(name, 0.0) for name in BUSY)
-        median = getattr(next(row for row in latencies.rows if row.statistic == "median"), f"{side}_ns")
-        if median < MOSTLY * work:  # it cannot have waited for the GPU
-            well = False
-            texts.append(
-                f"median {time(median)} is {100 * median / work:.0f} % of the GPU work of a traced step"
-                f" ({time(work)}), below {100 * MOSTLY:.0f} %"
-            )
-        else:
-            texts.append(
-                f"{getattr(check, side)}; median {time(median)}, GPU work of a traced step {time(work)}"
-            )
-    message = f"{check.message}; an iteration below {100 * MOSTLY:.0f} % of the GPU work of a step did not wait, or is not a step"
-    return Check(check.name, "ok" if well else "warn", texts[0], texts[1], message)
-
-
 def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced]) -> str:
     """Say whether the change of the trace is there without the profiler."""
     apart = [one for one in traced if not one.corresponds]
     none = len(apart) == len(traced)
     there = "" if none else " there"
     said = [
-        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side}):"
-        f" the cost of profiling is not known{there}."
+        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side})"
+        f"{', or did not wait for the GPU' if one.unprofiled_ns < one.traced_ns else ''}: the cost of profiling is not known{there}."
         for one in apart[:1]
     ]
     # A side whose change alone put it so far apart must not hide that change: one side that fits is enough.
