@@ -31,6 +31,7 @@ from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_bundle, read_manifest
 from tracediff.formats.inputs import one_run
 from tracediff.model.bisect import BisectCommit, BisectProbe
+from tracediff.report.grammar import told
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
@@ -263,7 +264,7 @@ class _Looks(msgspec.Struct):
             found = compare(baseline, candidate).comparability
         except TracediffError as error:
             raise _BrokenError(self.candidate, error.slug, error.message) from None
-        failed = [one.message for one in found.checks if one.status == "fail"]
+        failed = [told(one.said) for one in found.checks if one.status == "fail"]
         if not found.comparable:
             raise _BrokenError(self.candidate, "not-comparable", "; ".join(failed))
 

@@ -14,7 +14,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.ladder import Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
-from tracediff.model import Check, Comparability, Note, Stratum
+from tracediff.model import Check, Comparability, Note, Said, Stratum
 from tracediff.model.common import CALLS_LOST
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.stats.workload import SHARED
@@ -81,15 +81,15 @@ def check(
     `counterparts`: see `ladder.counterparts`; `work`: what the sides have in common.
     """
     checks = [
-        _same(sides, "gpu", "fail", "times of different GPU models are not comparable"),
-        _same(sides, "gpu_count", "warn", "GPU counts differ"),
+        _same(sides, "gpu", "fail"),
+        _same(sides, "gpu_count"),
         _ranks(sides),
-        _same(sides, "driver", "warn", "the driver differs: its share of a delta is unknown"),
-        _same(sides, "cuda", "warn", "the CUDA version differs"),
-        _same(sides, "cpu_cores", "warn", "core counts of the hosts differ: host time may differ", _meta("CpuCores")),
+        _same(sides, "driver"),
+        _same(sides, "cuda"),
+        _same(sides, "cpu_cores", value=_meta("CpuCores")),
         _profiler(sides),
-        _same(sides, "schema", "ok", ""),
-        _same(sides, "clocks", "warn", "maximum clocks differ"),
+        _check("schema", [_values(side, _FACTS["schema"]) for side in sides]),
+        _same(sides, "clocks"),
         _graph_mode(sides),
         *(_kind(sides, kind) for kind in ("kernels", "cuda_api", "nvtx", "graphs", "gil", "memcpy", "sync")),
         *(_kind(sides, kind) for kind in SYSTEM if any(side.captured(kind) for side in sides)),
@@ -104,25 +104,22 @@ def check(
         unrelated = min(counterparts) < LITTLE and not _one_label(sides) and not _same_ranges(sides)
         checks.append(
             _check("programs", [f"{100 * part:.0f} % of the kernel time" for part in counterparts],
-                   "few kernels of one side have a counterpart on the other: these look like different programs"
-                   if unrelated else
-                   "few kernels of one side have a counterpart on the other: these may be different programs, or other"
-                   " backends of one", "fail" if unrelated else "warn")
+                   "other_programs" if unrelated else "maybe_programs", "fail" if unrelated else "warn")
         )  # fmt: skip
     if unlike_work is not None:
         name, *counts = unlike_work
         both = [f"{count:,.0f}" for count in counts]
         checks.append(
-            _check("work", both,
-                   f"the captures hold different amounts of work: {both[0]} and {both[1]} launches of {short(name)}."
-                   " Compare their kernels per launch, not their length")
+            _check("work", both, "work", baseline=both[0], candidate=both[1], kernel=short(name))
         )  # fmt: skip
     return Comparability(all(one.status != "fail" for one in checks), checks)
 
 
-def _check(name: str, both: Sequence[str], message: str = "", status: Status = "warn") -> Check:
-    """A check with both values: ok without a message."""
-    return Check(name, status if message else "ok", both[0], both[1], message)
+def _check(name: str, both: Sequence[str], said: str = "", status: Status = "warn", **slots: str) -> Check:
+    """A check with both values: ok where nothing is said of it. said: a pattern of report/grammar.py without its `check_`."""
+    if not said:
+        return Check(name, "ok", both[0], both[1])
+    return Check(name, status, both[0], both[1], said=Said(f"check_{said}", slots))
 
 
 def _values(side: Side, value: Callable[[Reduction], object]) -> str:
@@ -130,14 +127,14 @@ def _values(side: Side, value: Callable[[Reduction], object]) -> str:
 
 
 def _same(
-    sides: Sides, name: str, status: Status, message: str, value: Callable[[Reduction], str] | None = None
+    sides: Sides, name: str, status: Status = "warn", value: Callable[[Reduction], str] | None = None
 ) -> Check:
     both = [_values(side, value or _FACTS[name]) for side in sides]
     if both[0] == both[1]:
         return _check(name, both)
     if "?" in both:
-        return _check(name, both, "not recorded on one side", "ok")
-    return _check(name, both, message, status)
+        return _check(name, both, "not_recorded", "ok")
+    return _check(name, both, name, status)
 
 
 def _one_label(sides: Sides) -> bool:
@@ -152,14 +149,10 @@ def _one_label(sides: Sides) -> bool:
 
 def _profiler(sides: Sides) -> Check:
     """Versions of one profiler may differ; two profilers slow the host down by amounts that are no change of the program."""
-    version = _same(sides, "nsys", "warn", "another profiler may trace at another cost")
+    version = _same(sides, "nsys")
     if len({one for side in sides for one in side.by_torch()}) < 2:
         return version
-    return _check(
-        "nsys", (version.baseline, version.candidate),
-        "nsys and torch.profiler each slow the host down by another amount: kernels and copies compare, host time and the"
-        " step do not", "fail",
-    )  # fmt: skip
+    return _check("nsys", (version.baseline, version.candidate), "profilers", "fail")
 
 
 def _step_labels(sides: Sides, work: Shared | None) -> Check:
@@ -169,12 +162,8 @@ def _step_labels(sides: Sides, work: Shared | None) -> Check:
     if len(rules) == 1:
         return _check("step_labels", both)
     if work is not None and work.holds and work.alike:
-        return _check("step_labels", both, "two rules cut the captures into steps, which hold the same work")
-    return _check(
-        "step_labels", both,
-        "the captures are not cut into steps by one rule, and their steps do not hold the same work: --step-regex names a range that"
-        " all have", "fail",
-    )  # fmt: skip
+        return _check("step_labels", both, "two_rules")
+    return _check("step_labels", both, "step_labels", "fail")
 
 
 def _same_ranges(sides: Sides) -> bool:
@@ -197,23 +186,16 @@ def _ranks(sides: Sides) -> Check:
     if both[0] != both[1]:
         # the only hint that repeats in a folder of folders were taken for ranks
         hints = [note.message for side in sides for note in side.notes if note.slug == "taken-as-ranks"]
-        return _check(
-            "ranks", both, ". ".join(["rank counts differ: steps do different work", *hints]), "fail"
-        )
+        said = "ranks_taken" if hints else "ranks"
+        return _check("ranks", both, said, "fail", hints=". ".join(hints))
     # what traces of torch.profiler say of themselves: `3 of 8`
-    said = [{value for part in side.parts for value in part.meta.get("RANK", ())} for side in sides]
-    if all(said) and said[0] != said[1]:
-        sizes = [{value.partition(" of ")[2] for value in each} for each in said]
-        message = (
-            "rank counts differ: steps do different work"
-            if sizes[0] != sizes[1]
-            else "other ranks of the program: compare each rank with itself, or all of them"
-        )
-        values = [" | ".join(f"rank {value}" for value in sorted(each)) for each in said]
-        return _check("ranks", values, message, "fail")
+    named = [{value for part in side.parts for value in part.meta.get("RANK", ())} for side in sides]
+    if all(named) and named[0] != named[1]:
+        sizes = [{value.partition(" of ")[2] for value in each} for each in named]
+        values = [" | ".join(f"rank {value}" for value in sorted(each)) for each in named]
+        return _check("ranks", values, "ranks" if sizes[0] != sizes[1] else "other_ranks", "fail")
     measured = [{run.by_rank(lambda part: part.measured.ranks) for run in side.runs} for side in sides]
-    left_out = "not the same number of ranks is measured: some are left out of a side only"
-    return _check("ranks", both, left_out if measured[0] != measured[1] else "")
+    return _check("ranks", both, "ranks_left_out" if measured[0] != measured[1] else "")
 
 
 def _graph_mode(sides: Sides) -> Check:
@@ -221,28 +203,10 @@ def _graph_mode(sides: Sides) -> Check:
     if not graphs_apart([side.parts for side in sides]):
         return _check("graph_mode", both)
     # cudaGraphLaunch takes 121 us with nodes and 14 us without: base_1 and gtgraph_1 of fixtures/pairs
-    return _check(
-        "graph_mode", both,
-        "CUDA graphs were traced by node on one side, which slows their launches down, and as a whole on the other: capture both"
-        " with --cuda-graph-trace=node", "fail",
-    )  # fmt: skip
+    return _check("graph_mode", both, "graph_mode", "fail")
 
 
-# What a kind of trace that one side lacks means; those that the verdict cannot do without.
-_MISSING = {
-    "kernels": "one side has no GPU kernels: its steps are timed on the host",
-    "cuda_api": "without launching calls on one side idle time cannot be attributed there",
-    "graphs": "the kernels of CUDA graphs are missing on one side",
-    "gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace"
-    " (nsys -t python-gil)",
-    "nvtx": "host work cannot be named by range on one side ({ranges})",
-    "os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
-    "context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
-    "gpu_metrics": "sampling GPU metrics costs one side time (nsys --gpu-metrics-devices=all)",
-    "mpi": "recording every MPI call slows the host of one side down (nsys -t mpi)",
-    "nccl": "one side holds no NVTX ranges of NCCL: it was not used there, or its ranges were off",
-    "gpu_memory": "recording allocations slows those of one side down (nsys --cuda-memory-usage)",
-}
+# Kinds of trace without which there is no verdict where one side lacks them.
 _NEEDED = ("kernels", "cuda_api", "graphs")
 
 
@@ -253,28 +217,21 @@ def _kind(sides: Sides, kind: str) -> Check:
     if both[0] == both[1] or (kind == "graphs" and on_the_host):
         return _check(name, both)
     if kind == "cuda_api" and on_the_host:
-        return _check(name, both, "recording CUDA calls slows the host of one side down (nsys -t cuda)")
+        return _check(name, both, "calls_on_the_host")
     ranges = "record_function" if all(one for side in sides for one in side.by_torch()) else "nsys -t nvtx"
-    message = _MISSING.get(kind, "what this kind of trace shows is missing on one side").format(ranges=ranges)
-    return _check(name, both, message, "fail" if kind in _NEEDED else "warn")
+    return _check(name, both, name, "fail" if kind in _NEEDED else "warn", ranges=ranges)
 
 
 def _gc(sides: Sides) -> Check:
     both = ["seen" if side.captured("gc") else "none seen" for side in sides]
-    message = (
-        "no range Python GC on one side: either nothing was collected or it was not recorded, then its time counts as"
-        " host work there"
-    )
-    return _check("trace_gc", both, message if both[0] != both[1] else "", "ok")
+    return _check("trace_gc", both, "trace_gc" if both[0] != both[1] else "", "ok")
 
 
 def _window(sides: Sides) -> Check:
     counts = [[sum(len(part.periods) for part in run.parts) for run in side.runs] for side in sides]
     means = [sum(one) / len(one) for one in counts]
-    differ = "step counts differ; times are compared per step, never in total"
-    return _check(
-        "capture_window", list(map(_counts, counts)), differ if max(means) > 1.2 * min(means) else ""
-    )
+    differ = max(means) > 1.2 * min(means)
+    return _check("capture_window", list(map(_counts, counts)), "capture_window" if differ else "")
 
 
 def _counts(steps: list[int]) -> str:
@@ -297,9 +254,9 @@ def _mix(rows: list[Stratum]) -> Check:
         for side, total in enumerate(totals)
     ]
     if not any(row.compared for row in rows):
-        return _check("batch_mix", shares, "the sides have no steps of like workload in common", "fail")
-    text = f"the batches differ in {100 * distance:.0f} % of the steps"
-    return _check("batch_mix", shares, text if distance > LITTLE else "")
+        return _check("batch_mix", shares, "no_steps_in_common", "fail")
+    percent = f"{100 * distance:.0f} %"
+    return _check("batch_mix", shares, "batch_mix" if distance > LITTLE else "", percent=percent)
 
 
 def _dropped(sides: Sides) -> Check:
@@ -312,9 +269,8 @@ def _dropped(sides: Sides) -> Check:
         if part.step_rule == WHOLE_CAPTURE and any(note.slug == CALLS_LOST for note in part.warnings)
     ]  # fmt: skip
     if cut_short:
-        return _check("complete", both, "most CUDA calls of a capture were not recorded", "fail")
-    message = "some GPU work or its launching calls were not recorded"
-    return _check("complete", both, message if any(lost) else "")
+        return _check("complete", both, "calls_lost", "fail")
+    return _check("complete", both, "complete" if any(lost) else "")
 
 
 # Captures that are no repeats.

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tracediff.comparison.measures import Measure, Measured, measured, parse
 from tracediff.errors import TracediffError
 from tracediff.formats.files import read_toml
-from tracediff.model import GateFacts, GateOutcome, Gates, GateWaiver, Outcome, Result, Severity
+from tracediff.model import GateFacts, GateOutcome, Gates, GateWaiver, Outcome, Result, Said, Severity
 
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _LIMIT = re.compile(r"\+?(?P<value>\d+(?:\.\d+)?)(?P<unit>%|ns|us|ms|s|)\Z")
@@ -79,9 +79,9 @@ def judge(gate: Gate, result: Result) -> GateOutcome:
     Raises `TracediffError` where neither side has anything of the name that it limits, whatever a policy lets through: no-such-kernel, no-such-place.
     """
     if result.verdict == "not_comparable":
-        return _outcome(gate, "inconclusive", GateFacts("not_comparable", said=result.verdict_reason))
+        return _outcome(gate, "inconclusive", GateFacts("not_comparable"))
     found = measured(gate.measure, result)
-    if isinstance(found, str):
+    if isinstance(found, Said):
         return _outcome(gate, "inconclusive", GateFacts("not_measured", said=found))
     runs = result.step.runs
     return _held(gate, found, lone=min(runs.baseline, runs.candidate) == 1)
@@ -91,7 +91,7 @@ def _held(gate: Gate, found: Measured, *, lone: bool) -> GateOutcome:
     """Whether a metric keeps within the limit; with one run on a side it fails by what a repeat would show, not by what was seen."""
     limit = gate.limit * found.baseline if gate.percent else gate.limit
     facts = GateFacts(
-        "passed_blind" if found.unseen > limit else "passed", of=found.of or gate.metric, steps=found.steps, places=list(found.places),
+        "passed_blind" if found.unseen > limit else "passed", of=found.of, steps=found.steps, places=list(found.places),
         sure=found.sure, least=found.least, unseen=found.unseen, bytes=gate.measure.quantity == "copied_bytes",
     )  # fmt: skip
     outcome: Outcome = "passed"

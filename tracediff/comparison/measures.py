@@ -37,6 +37,7 @@ from tracediff.model import (
     Phase,
     PlaceRow,
     Result,
+    Said,
     ThreadRow,
     Verdict,
 )
@@ -226,41 +227,40 @@ class Measured(msgspec.Struct, frozen=True):
     low: float | None = None  # interval of the delta, where there is one
     high: float | None = None
     places: tuple[str, ...] = ()  # that it sums, the longest first
-    of: str = ""  # the step whose time it is, in words
-    steps: str = ""  # the steps that it is counted in, in words, where `of` does not say them
+    of: Said | None = None  # whose time it is, where the measure does not say it
+    steps: Said | None = None  # the steps that it is counted in, where `of` does not say them
 
 
-def measured(measure: Measure, result: Result) -> Measured | str:
+def measured(measure: Measure, result: Result) -> Measured | Said:
     """The measure in a result, or why it cannot be judged.
 
     Where it is a sum of several places, its interval is the sum of theirs: too wide, never too narrow. Kernels of several rows have none.
     Raises `TracediffError` where neither side has anything of its name: no-such-kernel, no-such-place.
     """
     found = _measured(measure, result)
-    if isinstance(found, str) or found.of or measure.quantity in QUANTILES:
+    if isinstance(found, Said) or found.of or measure.quantity in QUANTILES:
         return found
     return replace(found, steps=_steps(measure, result))
 
 
-def _steps(measure: Measure, result: Result) -> str:
+def _steps(measure: Measure, result: Result) -> Said:
     """The steps that a measure is counted in."""
     if not measure.phase:
-        return "in the mean of all steps"
+        return Said("in_all_steps")
     mean = any(one.phase == measure.phase and one.verdict_of == "mean" for one in result.phases)
     of_mean = measure.quantity in COUNTS or (mean and measure.quantity != KERNEL)
-    which = "mean" if of_mean else "typical"
-    return f"in the {which} {_step_of(measure.phase)}"
+    return Said("in_mean" if of_mean else "in_typical", {"step": _step_of(measure.phase)})
 
 
-def _measured(measure: Measure, result: Result) -> Measured | str:
+def _measured(measure: Measure, result: Result) -> Measured | Said:
     if measure.quantity in BENCHMARK or measure.phase in BENCHMARK:
         return _of_benchmark(measure, result)
     if measure.quantity in QUANTILES:
-        return _tail(measure, result) or f"{measure.text} was not measured on both sides"
+        return _tail(measure, result) or Said("no_measure", {"measure": measure.text})
     phase = next((one for one in result.phases if one.phase == measure.phase and one.typical), None)
     if measure.phase and phase is None:
-        known = " and ".join(one.phase for one in result.phases if one.typical) or "no"
-        return f"{measure.phase} steps were not compared, {known} steps were"
+        known = " and ".join(one.phase for one in result.phases if one.typical)
+        return Said("no_phase" if known else "no_phases", {"phase": measure.phase, "known": known})
     if measure.quantity in COUNTS:
         return _count(measure, result)
     if measure.quantity == KERNEL:
@@ -268,41 +268,38 @@ def _measured(measure: Measure, result: Result) -> Measured | str:
     if measure.quantity == STEP:
         return _of_phase(phase, result) if phase else _step(result)
     if measure.quantity == RESPONSE:
-        return (
-            _work([row for row in result.threads if row.role in RESPONSE_ROLES])
-            or "no thread that hands responses on was recorded on both sides"
-        )
+        handing_on = [row for row in result.threads if row.role in RESPONSE_ROLES]
+        return _work(handing_on) or Said("no_response_thread")
     books: Accounting | None = result.accounting
     if phase is not None:  # of the step that the phase's verdict is of
         books = phase.mean_accounting if phase.verdict_of == "mean" else phase.accounting
     if books is None:
-        return f"the result holds no accounting of {measure.phase} steps"
+        return Said("no_accounting", {"phase": measure.phase})
     if measure.place:
         return _at_place(measure, books, result)
     return _category(measure, books, result)
 
 
-def _of_benchmark(measure: Measure, result: Result) -> Measured | str:
+def _of_benchmark(measure: Measure, result: Result) -> Measured | Said:
     found = result.kpi.figure(measure.text) if result.kpi else None
     if found is None:
-        return f"{measure.text} is in no benchmark report of both sides"
+        return Said("not_in_benchmark", {"measure": measure.text})
+    of = Said("of_figure", {"figure": found.name})
     if found.low_ns is None or found.high_ns is None:
-        return Measured(found.baseline_ns, found.delta_ns, 0.0, 0.0, of=found.name)
+        return Measured(found.baseline_ns, found.delta_ns, 0.0, 0.0, of=of)
     half = (found.high_ns - found.low_ns) / 2
     sure, _ = _sure([(found.level, found.delta_ns, found.low_ns, found.high_ns)])
     # an interval is that of repeats, however many traces there are
-    return Measured(
-        found.baseline_ns, found.delta_ns, sure, sure, half, found.low_ns, found.high_ns, of=found.name
-    )
+    return Measured(found.baseline_ns, found.delta_ns, sure, sure, half, found.low_ns, found.high_ns, of=of)
 
 
-def _category(measure: Measure, books: Accounting, result: Result) -> Measured | str:
+def _category(measure: Measure, books: Accounting, result: Result) -> Measured | Said:
     names = measure.categories
     if measure.quantity in SUMS:
         names = tuple(name for name in names if name in books.delta)
     bare = set(names) <= set(BUSY) and _lacks(measure, result)
     if bare or not names or not all(name in books.delta for name in names):
-        return f"{measure.quantity} was not measured on both sides"
+        return Said("no_measure", {"measure": measure.quantity})
     return Measured(
         sum(books.baseline.get(name, 0.0) for name in names),
         sum(books.delta[name] for name in names),
@@ -315,10 +312,10 @@ def _category(measure: Measure, books: Accounting, result: Result) -> Measured |
     )
 
 
-def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured | str:
+def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured | Said:
     names = [name for name in measure.categories if name in books.delta]
     if not names:
-        return f"{measure.quantity} was not measured on both sides"
+        return Said("no_measure", {"measure": measure.quantity})
     rows = [row for row in result.places if row.cause in names and row.phase == measure.phase]
     mine = [row for row in rows if measure.at(names_of(row))]
     if not mine and measure.categories == ("host_work",) and not measure.phase:
@@ -329,8 +326,10 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
         every = _names(result)
         if not measure.at(every):
             raise no_such_place(measure, _named(rows), every)
-        where = f"of the {len(result.places)} largest places" if result.places_left_out else "of either side"
-        return f"no {measure.quantity} {where} is at {measure.place}; {there(measure, _named(rows))}"
+        slots = {"measure": measure.quantity, "place": measure.place, "places": there(measure, _named(rows))}
+        if result.places_left_out:
+            return Said("no_large_place", slots | {"count": f"{len(result.places)}"})
+        return Said("no_place", slots)
     return replace(_sum(mine), places=tuple(_named(mine)))
 
 
@@ -419,11 +418,12 @@ def no_such_place(measure: Measure, places: Sequence[str], names: Iterable[str])
 def _step(result: Result) -> Measured:
     """The change that the first sentence is of."""
     found = result.observed
-    of = f"mean {_step_of(found.phase)}" if found.of == "mean" else STEP
-    return _of_step(found, result.verdict, of, result.verdict_facts.carried_ns)
+    return _of_step(
+        found, result.verdict, _whose(STEP, found.phase, of_mean=found.of == "mean"), result.verdict_facts.carried_ns
+    )  # fmt: skip
 
 
-def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str, carried: float | None) -> Measured:
+def _of_step(found: Observed | Delta, verdict: Verdict | None, of: Said, carried: float | None) -> Measured:
     """Of a step whose interval holds 0 the causes that carry its verdict are more than noise; a repeat would show the end of the interval."""
     level: Evidence | None = "likely" if verdict in _SLOWER else None
     sure, least = _sure([(level, found.delta_ns, found.ci_low_ns, found.ci_high_ns)])
@@ -435,17 +435,21 @@ def _of_step(found: Observed | Delta, verdict: Verdict | None, of: str, carried:
     )
 
 
+def _whose(name: str, phase: str, *, of_mean: bool) -> Said:
+    return Said("of_mean", {"step": _step_of(phase)}) if of_mean else Said("of_figure", {"figure": name})
+
+
 def _step_of(phase: str) -> str:
     return f"{phase} {STEP}" if phase not in ("", STEP) else STEP
 
 
-def _of_phase(phase: Phase, result: Result) -> Measured | str:
+def _of_phase(phase: Phase, result: Result) -> Measured | Said:
     """The typical step of a phase; its mean where rare steps hold the change, as in the first sentence."""
     of_mean = phase.verdict_of == "mean"
     found = phase.mean if of_mean else phase.typical
     if found is None:
-        return f"{phase.phase} steps were not compared"
-    of = f"mean {_step_of(phase.phase)}" if of_mean else phase.phase
+        return Said("no_phases", {"phase": phase.phase})
+    of = _whose(phase.phase, phase.phase, of_mean=of_mean)
     carried = result.verdict_facts.carried_ns if result.verdict_facts.phase == phase.phase else None
     return _of_step(found, phase.verdict, of, carried)
 
@@ -456,16 +460,16 @@ def _lacks(measure: Measure, result: Result) -> bool:
     return any(side.get(kind) == "not_captured" for kind in measure.needs for side in sides)
 
 
-def _count(measure: Measure, result: Result) -> Measured | str:
+def _count(measure: Measure, result: Result) -> Measured | Said:
     """A count per step. Counted, not estimated: no test applies."""
     quantity = measure.quantity
     if _lacks(measure, result):
-        return f"{quantity} were not captured on both sides"
+        return Said("no_count", {"measure": quantity})
     of: Launch | LaunchPhase | None = result.launch
     if measure.phase:
         of = next((one for one in result.launch.by_phase if one.phase == measure.phase), None)
     if of is None:
-        return f"{measure.phase} steps were not compared"
+        return Said("no_phases", {"phase": measure.phase})
     if quantity == "syncs":
         rows = [row for row in of.apis if row.kind == "sync"]
         before, after = sum(row.baseline_calls for row in rows), sum(row.candidate_calls for row in rows)
@@ -473,28 +477,28 @@ def _count(measure: Measure, result: Result) -> Measured | str:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
         before, after = getattr(of.baseline, name), getattr(of.candidate, name)
         if before is None or after is None:
-            return f"the result was made before {quantity} were kept: compare the captures again"
+            return Said("no_older_count", {"measure": quantity})
     return Measured(before, after - before, after - before, after - before)
 
 
-def _kernel(measure: Measure, result: Result) -> Measured | str:
+def _kernel(measure: Measure, result: Result) -> Measured | Said:
     """All kernels that bear the name, on either side, and what replaced them: a kernel that was replaced stays in its gate."""
     if _lacks(measure, result):
-        return "kernels were not captured on both sides"
+        return Said("no_count", {"measure": "kernels"})
     found = named_rows(measure.kernel, result.kernels)
     found += in_their_place(found, result.kernels)
     if all(result.kernels[one.number].match == "removed" for one in found):
-        return f"{measure.kernel} is gone from the candidate, and nothing stands in its place: gate what does its work now"
+        return Said("kernel_gone", {"kernel": measure.kernel})
     whole = all(one.whole for one in found)
     alone = whole and len(found) == 1  # the bounds of many rows add up to an interval that says nothing
     if measure.phase:
         if not whole:
-            return f"{measure.kernel} shares a row with other kernels: use {KERNEL}:{measure.kernel}, without a phase"
+            return Said("kernel_shares_row", {"kernel": measure.kernel})
         every = [
             row for one in found for row in result.kernels[one.number].phases if row.phase == measure.phase
         ]
         if not every:
-            return f"{measure.kernel} has less than 0.1 % of the typical {measure.phase} step"
+            return Said("kernel_too_small", {"kernel": measure.kernel, "phase": measure.phase})
         return _sum(every) if alone else replace(_sum(every), low=None, high=None)
     rows = [(one, result.kernels[one.number]) for one in found]
     return Measured(

@@ -84,14 +84,22 @@ def encode(report: msgspec.Struct) -> bytes:
 # Whether the sides can be compared, and which traces each holds.
 
 
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sentence as data: the name of its pattern in report/grammar.py, and what fills its slots."""
+
+    pattern: str
+    slots: dict[str, str] = {}
+
+
 class Check(msgspec.Struct, frozen=True):
-    """One comparability check with both values."""
+    """One comparability check with both values. `message` is '' until report/phrases.py writes it from `said`; None: nothing to say."""
 
     name: str
     status: Literal["ok", "warn", "fail"]
     baseline: str
     candidate: str
-    message: str
+    message: str = ""
+    said: Said | None = None
 
 
 class Comparability(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from tracediff.model.common import (
     Outcome,
     Pair,
     Phase,
+    Said,
     Section,
     Severity,
     Shares,
@@ -471,15 +472,15 @@ class GateWaiver(msgspec.Struct, frozen=True):
 class GateFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the message of a gate is written from, beside its numbers; those here are ns or a count per step, as they are.
 
-    said: why nothing can be compared or measured. of, steps: what was measured and in which steps. places: that were summed.
+    said: why nothing can be measured. of, steps: what was measured, where it is not the measure, and in which steps. places: that were summed.
     """
 
     why: Literal[
         "not_comparable", "not_measured", "passed", "passed_blind", "may_be_noise", "may_repeat", "failed", "failed_part"
     ]  # fmt: skip
-    said: str = ""
-    of: str = ""
-    steps: str = ""
+    said: Said | None = None
+    of: Said | None = None
+    steps: Said | None = None
     places: list[str] = []
     sure: float = 0.0  # of the change, what is more than noise
     least: float = 0.0  # what a repeat would show of it

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tracediff.comparison.measures import parse
 from tracediff.model import GateOutcome, Result
 from tracediff.report import units, words
-from tracediff.report.grammar import say
+from tracediff.report.grammar import say, told
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
 _PLACES = 2  # that are named
@@ -18,7 +18,7 @@ def with_messages(result: Result) -> Result:
     if result.gates is None:
         return result
     outcomes = [
-        replace(one, message=_aside(one, _message(one), result)) if one.facts else one
+        replace(one, message=_aside(one, _message(one, result), result)) if one.facts else one
         for one in result.gates.outcomes
     ]
     return replace(result, gates=replace(result.gates, outcomes=outcomes))
@@ -36,13 +36,13 @@ def _aside(gate: GateOutcome, text: str, result: Result) -> str:
     return text
 
 
-def _message(gate: GateOutcome) -> str:
+def _message(gate: GateOutcome, result: Result) -> str:
     facts = gate.facts
     assert facts is not None
     limit, unseen = (_amount(gate, value, "") for value in (gate.limit or 0.0, facts.unseen))
     sure, least = (_amount(gate, value) for value in (facts.sure, facts.least))
-    text = say(
-        f"gate_{facts.why}", said=facts.said, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
+    text = told(facts.said) or say(
+        f"gate_{facts.why}", reason=result.verdict_reason, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
     )  # fmt: skip
     if facts.places:
         names, more = ", ".join(map(repr, facts.places[:_PLACES])), len(facts.places) - _PLACES
@@ -60,10 +60,11 @@ def _change(gate: GateOutcome) -> str:
     """`step +12.4 us (+3.1 %) in the mean of all steps`."""
     if gate.facts is None or gate.delta is None:
         return ""
-    text = say("gate_change", of=gate.facts.of, size=_amount(gate, gate.delta))
+    text = say("gate_change", of=told(gate.facts.of) or gate.metric, size=_amount(gate, gate.delta))
     if gate.baseline:
         text = say("gate_percent", text=text, percent=units.percent(gate.delta, gate.baseline))
-    return " ".join(filter(None, (text, gate.facts.steps)))
+    steps = told(gate.facts.steps)
+    return say("gate_in_steps", text=text, steps=steps) if steps else text
 
 
 def _amount(gate: GateOutcome, value: float, plus: str = "+") -> str:

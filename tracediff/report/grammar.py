@@ -5,6 +5,8 @@ A pattern holds no condition. What a figure that is not there would leave open i
 
 from __future__ import annotations
 
+from tracediff.model import Said
+
 PATTERNS: dict[str, str] = {
     # What: the change as measured.
     "typical": "{direction} with {candidate}: {step} {before} -> {after} ({change}).",
@@ -159,12 +161,73 @@ PATTERNS: dict[str, str] = {
     "labels": "baseline {baseline}, candidate {candidate}",
     "runs_of": "runs of the {side}: {runs}",
     "smaller_ones": "{causes}, which may be noise: in the HTML report and the JSON",
+    # Whether the captures can be compared.
+    "check": "{name}: {message} (baseline {baseline}, candidate {candidate})",
+    "check_gpu": "times of different GPU models are not comparable",
+    "check_gpu_count": "GPU counts differ",
+    "check_driver": "the driver differs: its share of a delta is unknown",
+    "check_cuda": "the CUDA version differs",
+    "check_cpu_cores": "core counts of the hosts differ: host time may differ",
+    "check_nsys": "another profiler may trace at another cost",
+    "check_clocks": "maximum clocks differ",
+    "check_not_recorded": "not recorded on one side",
+    "check_profilers": "nsys and torch.profiler each slow the host down by another amount: kernels and copies compare, host time and the step do not",
+    "check_graph_mode": "CUDA graphs were traced by node on one side, which slows their launches down, and as a whole on the other: capture both with --cuda-graph-trace=node",
+    "check_trace_kernels": "one side has no GPU kernels: its steps are timed on the host",
+    "check_trace_cuda_api": "without launching calls on one side idle time cannot be attributed there",
+    "check_trace_graphs": "the kernels of CUDA graphs are missing on one side",
+    "check_trace_gil": "waits for the GIL are counted on both sides as what they would be called without a GIL trace (nsys -t python-gil)",
+    "check_trace_gc": "no range Python GC on one side: either nothing was collected or it was not recorded, then its time counts as host work there",
+    "check_trace_nvtx": "host work cannot be named by range on one side ({ranges})",
+    "check_trace_memcpy": "copies were recorded on one side only",
+    "check_trace_sync": "synchronisations were recorded on one side only",
+    "check_trace_os_calls": "recording every OS call slows the host of one side down (nsys -t osrt)",
+    "check_trace_context_switches": "recording context switches slows the host of one side down (nsys --cpuctxsw)",
+    "check_trace_gpu_metrics": "sampling GPU metrics costs one side time (nsys --gpu-metrics-devices=all)",
+    "check_trace_mpi": "recording every MPI call slows the host of one side down (nsys -t mpi)",
+    "check_trace_nccl": "one side holds no NVTX ranges of NCCL: it was not used there, or its ranges were off",
+    "check_trace_gpu_memory": "recording allocations slows those of one side down (nsys --cuda-memory-usage)",
+    "check_calls_on_the_host": "recording CUDA calls slows the host of one side down (nsys -t cuda)",
+    "check_two_rules": "two rules cut the captures into steps, which hold the same work",
+    "check_step_labels": "the captures are not cut into steps by one rule, and their steps do not hold the same work: --step-regex names a range that all have",
+    "check_ranks": "rank counts differ: steps do different work",
+    "check_ranks_taken": "rank counts differ: steps do different work. {hints}",
+    "check_other_ranks": "other ranks of the program: compare each rank with itself, or all of them",
+    "check_ranks_left_out": "not the same number of ranks is measured: some are left out of a side only",
+    "check_capture_window": "step counts differ; times are compared per step, never in total",
+    "check_batch_mix": "the batches differ in {percent} of the steps",
+    "check_no_steps_in_common": "the sides have no steps of like workload in common",
+    "check_other_programs": "few kernels of one side have a counterpart on the other: these look like different programs",
+    "check_maybe_programs": "few kernels of one side have a counterpart on the other: these may be different programs, or other backends of one",
+    "check_work": "the captures hold different amounts of work: {baseline} and {candidate} launches of {kernel}. Compare their kernels per launch, not their length",
+    "check_complete": "some GPU work or its launching calls were not recorded",
+    "check_calls_lost": "most CUDA calls of a capture were not recorded",
+    # Why a measure has no value.
+    "no_measure": "{measure} was not measured on both sides",
+    "no_count": "{measure} were not captured on both sides",
+    "no_phase": "{phase} steps were not compared, {known} steps were",
+    "no_phases": "{phase} steps were not compared",
+    "no_accounting": "the result holds no accounting of {phase} steps",
+    "not_in_benchmark": "{measure} is in no benchmark report of both sides",
+    "no_response_thread": "no thread that hands responses on was recorded on both sides",
+    "no_place": "no {measure} of either side is at {place}; {places}",
+    "no_large_place": "no {measure} of the {count} largest places is at {place}; {places}",
+    "no_older_count": "the result was made before {measure} were kept: compare the captures again",
+    "kernel_gone": "{kernel} is gone from the candidate, and nothing stands in its place: gate what does its work now",
+    "kernel_shares_row": "{kernel} shares a row with other kernels: use kernel:{kernel}, without a phase",
+    "kernel_too_small": "{kernel} has less than 0.1 % of the typical {phase} step",
+    # What a measure is of.
+    "of_figure": "{figure}",
+    "of_mean": "mean {step}",
+    "in_all_steps": "in the mean of all steps",
+    "in_mean": "in the mean {step}",
+    "in_typical": "in the typical {step}",
     # Gates.
     "gate_change": "{of} {size}",
     "gate_percent": "{text} ({percent})",
+    "gate_in_steps": "{text} {steps}",
     "gate_count": "{size} per step",
-    "gate_not_comparable": "not comparable: {said}",
-    "gate_not_measured": "{said}",
+    "gate_not_comparable": "not comparable: {reason}",
     "gate_missing": "{text}. {missing}",
     "gate_let_pass": '{text}; {policy} lets it pass (inconclusive = "pass")',
     "gate_passed": "{change}, limit {limit}",
@@ -679,3 +742,8 @@ PATTERNS: dict[str, str] = {
 def say(pattern: str, **slots: str) -> str:
     """A sentence. Raises KeyError for a pattern or a slot that is not there."""
     return PATTERNS[pattern].format_map(slots)
+
+
+def told(said: Said | None) -> str:
+    """The sentence that a struct carries as data; empty without one. Raises KeyError as `say` does."""
+    return say(said.pattern, **said.slots) if said else ""

@@ -16,13 +16,15 @@ from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, units, words
 from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, reason, untraced
-from tracediff.report.grammar import say
+from tracediff.report.grammar import say, told
 from tracediff.report.kernel_words import with_answers
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 
 def with_words(result: Result) -> Result:
     """The result with its sentences."""
+    checks = [replace(one, message=told(one.said)) for one in result.comparability.checks]
+    result = replace(result, comparability=replace(result.comparability, checks=checks))
     findings = result.findings
     if _no_ranges(result):
         findings = [replace(one, where=replace(one.where, range=None)) for one in findings]

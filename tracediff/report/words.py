@@ -353,7 +353,13 @@ def problems(result: Result) -> list[tuple[str, str]]:
     return [
         (
             check.status,
-            f"{check.name}: {check.message} (baseline {check.baseline}, candidate {check.candidate})",
+            say(
+                "check",
+                name=check.name,
+                message=check.message,
+                baseline=check.baseline,
+                candidate=check.candidate,
+            ),
         )
         for check in checks
         if check.status != "ok"
