@@ -163,3 +163,29 @@ def test_it_is_of_the_step_that_the_verdict_speaks_of() -> None:
     assert [(bar.key, bar.delta_ns / us, bar.level) for bar in figure.shown if bar.captured] == [
         ("baseline", 1_005, None), ("host_work", 115, "likely"), ("candidate", 1_120, None)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part_ns", "cause", "row"),
+    [
+        (60_000.0, "likely", "likely"),
+        (50_000.0, "likely", "within_noise"),
+        (60_000.0, "within_noise", "within_noise"),
+        (-60_000.0, "likely", "within_noise"),
+    ],
+)
+def test_what_a_cause_beyond_noise_holds_is_not_called_noise(part_ns: float, cause: str, row: str) -> None:
+    """Of +100 us of host work the first cause holds more than half, half, or as much the other way."""
+    whole = sample.full()
+    generation = whole.phases[1]
+    books = m.Accounting(
+        {"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0, level={"host_work": "within_noise"}
+    )
+    phase = msgspec.structs.replace(
+        generation, typical=m.Delta(1e6, 1.1e6, 1e5, 0.0, 2e5), accounting=books
+    )  # fmt: skip
+    part = m.FindingPart("host_work", m.Where(), part_ns, 0.0, 1e5, "within_noise", follows=True)
+    first = msgspec.structs.replace(whole.findings[0], level=cause, parts=[part])
+    one = msgspec.structs.replace(whole, phases=[phase], findings=[first, *whole.findings[1:]])
+    (bar,) = [bar for bar in waterfall.build(one).bars if bar.key == "host_work"]
+    assert (bar.delta_ns, bar.level) == (100_000, row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from tracediff.model.causes import OWN
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
 from tracediff.report.grammar import say
-from tracediff.stats.rules import LITTLE
+from tracediff.stats.rules import LITTLE, MOSTLY
 
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
@@ -133,8 +134,26 @@ def build(result: Result) -> Waterfall:
             side, unseen = words.sides_without(result, words.OPTIONAL[key]), words.unseen(words.OPTIONAL[key])
             lone = side in ("baseline", "candidate")
             notes[key] = say("unseen_on", unseen=unseen, side=side) if lone else unseen
-    bars = _stack(accounting, start, end, deltas, notes)
+    carried = _carried(result)
+    bars = [replace(bar, level=_level(bar, carried)) for bar in _stack(accounting, start, end, deltas, notes)]
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
+
+
+def _carried(result: Result) -> Counter[str]:
+    """What the causes of the first sentence that are more than noise hold of each category, ns."""
+    spoken = {one.finding for one in result.observed.parts}
+    found: Counter[str] = Counter()
+    for cause in result.findings:
+        if cause.rank in spoken and cause.level != NOISE:
+            for part in cause.parts or [cause]:
+                found[part.cause] += part.delta_ns
+    return found
+
+
+def _level(bar: Bar, carried: Counter[str]) -> Evidence | None:
+    """The level of a row. What mostly belongs to a cause that is more than noise is not called noise: the cause is tested as one."""
+    sure = bar.level == NOISE and bar.delta_ns and carried[bar.key] / bar.delta_ns > MOSTLY
+    return "likely" if sure else bar.level
 
 
 def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
