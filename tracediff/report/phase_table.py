@@ -73,7 +73,7 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    step, shown = result.step, scale(result)
+    step, shown = result.step, words.page_unit(result)
     seen = {_both(line.change, shown) for line in out}
     if _both(step, shown) not in seen:
         out.append(PhaseLine("", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs)))
@@ -87,12 +87,6 @@ def main(result: Result) -> list[PhaseLine]:
     every = lines(result)
     found = [line for line in every if line.kind != "all"]
     return found if len({line.phase for line in found}) == 1 else every
-
-
-def scale(result: Result) -> units.Spoken:
-    """Choose the unit of all rows: that of the shortest step, written as in the first sentence."""
-    sizes = [(one.typical.baseline_ns, one.typical.candidate_ns) for one in result.phases if one.typical]
-    return units.both(*min(sizes, key=max, default=(result.step.baseline_ns, result.step.candidate_ns)))
 
 
 def _ordered(result: Result) -> list[Phase]:

@@ -321,7 +321,7 @@ def _strata(report: Report) -> Section | None:
 
 def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
     """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean."""
-    made = table(report, "phases", lines, scale=phase_table.scale(report), look="data cards", depth=2)
+    made = table(report, "phases", lines, scale=words.page_unit(report), look="data cards", depth=2)
     change = next(at for at, head in enumerate(made.heads) if head.part == "change")
     listed = []
     for row, line in zip(made.rows, lines, strict=True):

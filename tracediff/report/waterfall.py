@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.model import Accounting, Evidence, Result, causes
+from tracediff.model import Accounting, Evidence, Finding, FindingPart, Result, causes
 from tracediff.model.causes import OWN
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
@@ -139,18 +140,19 @@ def build(result: Result) -> Waterfall:
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 
 
-def _carried(result: Result) -> Counter[str]:
+def _carried(result: Result) -> Mapping[str, float]:
     """What the causes of the first sentence that are more than noise hold of each category, ns."""
     spoken = {one.finding for one in result.observed.parts}
-    found: Counter[str] = Counter()
+    found: defaultdict[str, float] = defaultdict(float)
     for cause in result.findings:
         if cause.rank in spoken and cause.level != NOISE:
-            for part in cause.parts or [cause]:
+            parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
+            for part in parts:
                 found[part.cause] += part.delta_ns
     return found
 
 
-def _level(bar: Bar, carried: Counter[str]) -> Evidence | None:
+def _level(bar: Bar, carried: Mapping[str, float]) -> Evidence | None:
     """The level of a row. What mostly belongs to a cause that is more than noise is not called noise: the cause is tested as one."""
     sure = bar.level == NOISE and bar.delta_ns and carried[bar.key] / bar.delta_ns > MOSTLY
     return "likely" if sure else bar.level
