@@ -212,9 +212,11 @@
     box.append(list, scroll);
     const legend = element("ul", "tl-legend");
     const there = new Set(figure.lanes.flatMap((lane) => lane.events.map((one) => one.group)));
-    for (const key of Object.keys(data.groups).filter((one) => there.has(one))) {
-      const entry = element("li", "", data.groups[key][0]);
-      entry.prepend(Object.assign(element("i", "sw"), { style: `background:var(${data.groups[key][1]})` }));
+    const hatch = figure.sides.some((side) => (side.period ?? side.to) < figure.length || side.from > 0);
+    const used = Object.keys(data.groups).filter((one) => there.has(one)).map((key) => data.groups[key]);
+    for (const [name, ink] of hatch ? [...used, data.beyond] : used) {
+      const entry = element("li", "", name);
+      entry.prepend(Object.assign(element("i", "sw"), { style: `background:var(${ink})` }));
       legend.append(entry);
     }
     host.replaceChildren(box, legend);

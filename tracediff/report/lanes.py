@@ -1,6 +1,6 @@
 """Steps event by event, and the parts of them that show a cause, as plain JSON: templates/lanes.js draws them.
 
-`{texts, groups, events, figures, crops}`. groups: key -> [name, colour as a variable of the page]. events: [text, group, row of the
+`{texts, groups, beyond, events, figures, crops}`. groups: key -> [name, colour as a variable of the page]; beyond: the same of what is hatched. events: [text, group, row of the
 kernel table or -1], each once. A figure or a crop is `{length, scale, sides}`, a side `{side, lanes, ...}`, a lane `{kind, name, after,
 length, event}`: of each event the time from the end of the one before, its own, both in tens of ns, and its index into events. Where
 neighbours of one group are one event, `count` says of all how many they are, and `covered` of those of several how much they fill.
@@ -40,6 +40,8 @@ GROUPS = {
     "gil_other": ("another thread holds the GIL", "--tl-other"),
     "gc": ("Python GC", "--cat-gc"),
 }
+# What is hatched.
+BEYOND = ("beyond the step; \u203a: goes on in the next", "--tl-beyond")
 
 
 def data(result: Result | Show) -> str:
@@ -53,7 +55,7 @@ def data(result: Result | Show) -> str:
     if not figures and not crops:
         return ""
     groups = {key: page.groups[key] for key in [*GROUPS, *palette.BY_KEY, *page.groups] if key in page.groups}
-    found = {"groups": groups, "texts": page.texts, "events": list(page.events), "figures": figures, "crops": crops}  # fmt: skip
+    found = {"groups": groups, "beyond": BEYOND, "texts": page.texts, "events": list(page.events), "figures": figures, "crops": crops}  # fmt: skip
     return msgspec.json.encode(found).decode().replace("<", "\\u003c")
 
 
