@@ -499,6 +499,8 @@ PATTERNS: dict[str, str] = {
     "lead_layers": "GPU time of the mean {step}, by the layer of the model that launched it. The rows add up to it.",
     "lead_limits": "Rates of launches whose shapes or bytes were recorded, against the peak of the data sheet (dense, at boost clock). Other kernels are not here: nothing is estimated.",
     "lead_host": "No GPU kernels were recorded: this is the time of host threads, children included.",
+    "host_per_step": "{title}, per mean step",
+    "host_per_capture": "{title}, per capture",
     "host_one_run": "The intervals are from the calls of one run per side: what differs from run to run is not in them.",
     "lead_gaps": "Time without any GPU work, by what the launching thread did meanwhile. A gap with several causes counts in each with that cause's part.",
     "gaps_left": "{count} rows with smaller changes are in no output.",

@@ -489,7 +489,8 @@ def _host(report: Report) -> Section | None:
     per, made = f"per {host.per}", list[Block]()
     for kind, name in (("call", "host calls"), ("range", "host ranges"), ("os_call", "host OS calls")):
         listed = [row for row in host.rows if row.kind == kind]
-        made += _told(report, name, listed, "", per=per, title=f"{LISTED[name].title}, {per}")
+        title = say(f"host_per_{host.per}", title=LISTED[name].title)
+        made += _told(report, name, listed, "", per=per, title=title)
     if isinstance(report, Result) and made and min(report.step.runs.baseline, report.step.runs.candidate) < 2:
         made += _notes(say("host_one_run"))
     return _section("host", [lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
