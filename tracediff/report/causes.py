@@ -99,50 +99,39 @@ CAUSES: dict[str, CauseWords] = {
 }  # fmt: skip
 
 
-# Advice where the cause's own cannot help.
-
-_NEXT = {
-    "os_call": "find what calls {call} {place}",
-    "awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
-    "synchronises": "find the call {place} and remove the synchronisation or move it off the step's path",
-    "awaits_peer": "while the thread waits {place}, {peer} {doing}: shorten that, or overlap it with the step",
-    "code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
-    "one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
-    "pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
-    "migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
-    "overlap": "look for what it waits for or shares the GPU with: one stream, the default stream, a synchronisation, other kernels",
-    "copies": "count the copies per step: fewer and larger ones cut this time",
-}
-
-
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
+    peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
+    place, call = at(finding.where.range or "") or "of this thread", finding.where.os_call or ""
+    if kind := _advised(finding):
+        return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
+    return CAUSES[finding.cause].next.format(place=place)
+
+
+def _advised(finding: Finding) -> str:
+    """Which advice helps where the cause's own cannot; empty where it can."""
     where, facts = finding.where, finding.facts
-    text = CAUSES[finding.cause].next
     if facts.code_loads:
-        text = _NEXT["code_loads"]
-    elif "unified" in (where.kernel or ""):
-        text = _NEXT["migrates"]
-    elif facts.memory[1:] == ["pageable"]:
-        text = _NEXT["pageable"]
-    elif facts.overlap:
-        text = _NEXT["overlap"]
-    elif facts.awaited:
-        text = _NEXT["awaits_peer"]
-    elif finding.cause == "host_sync" and facts.counted_calls:
-        text = _NEXT["synchronises"]
-    elif finding.cause == "host_work" and awaits(where.range or ""):
-        text = _NEXT["awaits"]
-    elif finding.cause == "host_work" and where.os_call:
-        text = _NEXT["os_call"]
-    elif finding.cause == "launch_api" and facts.copies:
-        text = _NEXT["copies"]
-    elif finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
-        text = _NEXT["one_graph"]
-    peer, doing = awaited(facts.awaited) if facts.awaited else ("", "")
-    return text.format(
-        place=at(where.range or "") or "of this thread", call=where.os_call, peer=peer, doing=doing
-    )
+        return "code_loads"
+    if "unified" in (where.kernel or ""):
+        return "migrates"
+    if facts.memory[1:] == ["pageable"]:
+        return "pageable"
+    if facts.overlap:
+        return "overlap"
+    if facts.awaited:
+        return "awaits_peer"
+    if finding.cause == "host_sync" and facts.counted_calls:
+        return "synchronises"
+    if finding.cause == "host_work" and awaits(where.range or ""):
+        return "awaits"
+    if finding.cause == "host_work" and where.os_call:
+        return "os_call"
+    if finding.cause == "launch_api" and facts.copies:
+        return "copies"
+    if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
+        return "one_graph"
+    return ""
 
 
 def awaited(peer: AwaitedFact) -> tuple[str, str]:
