@@ -18,7 +18,7 @@ from tracediff.comparison.measures import COUNTS, SUMS, TIMES, Measure, measured
 from tracediff.comparison.sequential import run_values
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Run, Side
-from tracediff.model import KernelRow
+from tracediff.model import KernelRow, Said
 from tracediff.model.causes import IDLE
 
 # Words
@@ -114,7 +114,7 @@ def slower(sides):
 )
 def test_measures_of_a_result(text, phase, baseline_us, delta_us, slower):
     found = measured(parse(phase + text), slower)
-    assert not isinstance(found, str), found
+    assert not isinstance(found, Said), found
     assert found.baseline == pytest.approx(baseline_us * US)
     assert found.delta == pytest.approx(delta_us * US, abs=1)
     assert found.sure == pytest.approx(delta_us * US, abs=1)
@@ -259,8 +259,8 @@ def test_exchanging_the_sides_changes_every_sign(hog, hogged):
     numbers = 0
     for text in EVERY:
         one, other = (measured(parse(text), result) for result in (hogged, back))
-        if isinstance(one, str):
-            assert isinstance(other, str), text
+        if isinstance(one, Said):
+            assert isinstance(other, Said), text
             continue
         numbers += 1
         assert one.delta == pytest.approx(-other.delta, abs=1e-3), text
@@ -271,7 +271,7 @@ def test_a_run_against_itself_fails_no_gate(hog):
     result = compare(hog[0], hog[0])
     for text in EVERY:
         found = measured(parse(text), result)
-        assert isinstance(found, str) or found.delta == 0, text
+        assert isinstance(found, Said) or found.delta == 0, text
         assert judge(parse_gate(f"{text}:+0%"), result).outcome in ("passed", "inconclusive"), text
 
 
@@ -367,7 +367,7 @@ def test_kernels_of_a_fused_row_count_by_name(tmp_path):
         parse("kernel:gemm"), result
     )  # all of the candidate's side bears it: what it replaced counts too
     assert (whole.baseline, whole.delta) == pytest.approx((230 * US, 20 * US))
-    assert "shares a row with other kernels" in measured(parse("generation.kernel:silu"), result)
+    assert measured(parse("generation.kernel:silu"), result) == Said("kernel_shares_row", {"kernel": "silu"})
     older = msgspec.json.decode(msgspec.json.encode(fused))
     for side in ("baseline", "candidate"):
         del older[side]["ns_of"]
