@@ -512,6 +512,21 @@ def test_a_pattern_has_no_condition_and_each_is_used() -> None:
         grammar.say("typical", direction="Slower")
 
 
+def test_what_the_comparison_says_as_data_has_its_pattern() -> None:
+    """The name of a pattern is the first argument of `Said`, and the third of `_check`, which writes `check_` before it."""
+    named = set()
+    for path in (ROOT / "tracediff" / "comparison").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+            at, before = {"Said": (0, ""), "_check": (2, "check_")}.get(called, (None, ""))
+            if at is not None and len(call.args) > at:
+                said = (one for one in ast.walk(call.args[at]) if not isinstance(one, ast.Compare))
+                texts = (one.value for one in said if isinstance(one, ast.Constant))
+                named |= {f"{before}{text}" for text in texts if isinstance(text, str) and text}
+    assert {"no_measure", "check_graph_mode", "check_two_rules"} <= named
+    assert named - set(grammar.PATTERNS) == {"check_"}  # of `Said(f"check_{said}", slots)`
+
+
 @pytest.mark.parametrize("folder", ["report", "companions"])
 def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
     """Which sentence is said is decided before it is written: no string with slots chooses between words inside."""
