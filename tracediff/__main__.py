@@ -1,5 +1,5 @@
 """`python -m tracediff`."""
 
-from tracediff.cli.main import main
+from tracediff.cli.main import program
 
-main()
+program()

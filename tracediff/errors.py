@@ -47,6 +47,15 @@ def inert(text: str) -> str:
     return _COMMAND.sub("# ", text)
 
 
+def guard(text: str) -> str:
+    """Make printed lines mere text to a runner: none begins with `::`, none holds `##[` or the like.
+
+    A name of a kernel may begin a line, and `::` is part of many; a zero-width space parts it from the line's start.
+    """
+    lines = inert(text).split("\n")
+    return "\n".join(f"\u200b{line}" if line.lstrip().startswith("::") else line for line in lines)
+
+
 def printable(text: str) -> str:
     """Make a message fit for a terminal or a log, whatever names are in it: nothing unseen, of bounded length.
 

@@ -14,7 +14,7 @@ import click
 
 from tracediff.cli.options import web_address
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, guard
 from tracediff.request import option
 
 if TYPE_CHECKING:
@@ -264,8 +264,6 @@ def write_outputs(report: Report, output: Output) -> None:
 def print_guarded(render: Callable[[Console], None], *, highlight: bool = True) -> None:
     """Print a report; no runner of CI may take a name in it for a command, and which runner this is it need not say."""
     from rich.console import Console
-
-    from tracediff.report.ci import guard
 
     console = Console(highlight=highlight)
     with console.capture() as printed:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tracediff.cli.options import complete_files, progress, takes
 from tracediff.cli.say import say
+from tracediff.errors import guard
 from tracediff.request import ReadRequest
 
 if TYPE_CHECKING:
@@ -154,7 +155,6 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
-    from tracediff.report.ci import guard
     from tracediff.report.query import print_rows
 
     console = Console(width=width or 10_000)

@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
 
 from tracediff.comparison.gates import undecided
-from tracediff.errors import inert
 from tracediff.model import CATEGORIES, GateOutcome, Gates, Phase, PhaseSide, Result, Verdict
 from tracediff.report import units, words
 from tracediff.report.amounts import TEXT
@@ -137,15 +136,6 @@ def _escape(text: str, more: str = "") -> str:
     for char in "%" + more:
         text = text.replace(char, f"%{ord(char):02X}")
     return text
-
-
-def guard(text: str) -> str:
-    """Make printed lines mere text to a runner: none begins with `::`, none holds `##[` or the like.
-
-    A name of a kernel may begin a line, and `::` is part of many; a zero-width space parts it from the line's start.
-    """
-    lines = inert(text).split("\n")
-    return "\n".join(f"\u200b{line}" if line.lstrip().startswith("::") else line for line in lines)
 
 
 # The candidate's figures for github-action-benchmark (`tool: customSmallerIsBetter`): a chart over commits.

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tracediff.model import Note
@@ -21,7 +20,6 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
 _ASCII = str.maketrans(
     {"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u2591": "-", "\u258f": "|"}
 )
-_ENDLESS = 1 << 20  # columns: lines are never cut, a terminal wraps them itself
 
 
 def has_unicode(console: Console) -> bool:
@@ -195,14 +193,17 @@ def table_lines(
     header_style: str = "dim",
 ) -> list[Text]:
     """A line for the header and for each row. left: columns that are not aligned to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=header_style)
-    for number, head in enumerate(header):
-        table.add_column(Text(head), justify="left" if number in left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell, console)) for cell in row))
+    cells = [[Text(head, header_style) for head in header]]
+    cells += [
+        [cell.copy() if isinstance(cell, Text) else Text(_plain(cell, console)) for cell in row]
+        for row in rows
+    ]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
     lines = []
-    for segments in console.render_lines(table, console.options.update(width=_ENDLESS), pad=False):
-        line = Text.assemble(*((one.text, one.style or "") for one in segments))
+    for row in cells:
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            cell.align("left" if number in left else "right", width)
+        line = Text("  ").join(row)
         line.rstrip()
         lines.append(line)
     return lines

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from functools import cache
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from xml.etree import ElementTree
 
 import msgspec
 from markupsafe import Markup, escape
@@ -26,6 +25,8 @@ from tracediff.report import palette, units
 from tracediff.report.escape import shorten
 
 if TYPE_CHECKING:
+    from xml.etree import ElementTree
+
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -214,11 +215,13 @@ class Sheet:
 
     def svg(self, *, alone: bool = False) -> str:
         """The picture as an element of a page, whose colours and letters it takes; or `alone` as a file, on white and without links."""
+        from xml.etree.ElementTree import fromstring
+
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         figure, out = self._finished(), io.StringIO()
         FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
-        shapes = "".join(_elements(ElementTree.fromstring(out.getvalue()), alone=alone))
+        shapes = "".join(_elements(fromstring(out.getvalue()), alone=alone))
         width, height, title = self.layout.width, self.height, escape(self.title)
         about = f"<desc>{escape(self.description)}</desc>"
         if alone:
