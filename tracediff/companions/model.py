@@ -164,7 +164,6 @@ class TrtexecRun(msgspec.Struct, frozen=True):
     name: str
     files: list[str]  # log | build log | times | profile | layer info
     iterations: int | None = None  # measured, without those to warm up
-    profiled_iterations: int | None = None
 
 
 class TrtexecSide(msgspec.Struct, frozen=True):
@@ -327,8 +326,6 @@ class LatencyRow(msgspec.Struct, frozen=True):
     level: Evidence
     p_value: float | None = None
     q_value: float | None = None  # Benjamini-Hochberg over the rows but the mean, which the verdict tests
-    baseline_runs_ns: list[float] = []
-    candidate_runs_ns: list[float] = []
 
 
 class LatencyTraced(msgspec.Struct, frozen=True):

@@ -920,7 +920,7 @@ def explain_collectives(
     if abs(sum(waits.values())) < abs(sum(transfers.values())):
         return findings
     longest = max(waits, key=lambda rank: (waits[rank], -rank))
-    fact = WaitFact(longest, waits[longest], max(transfers.values(), key=abs))
+    fact = WaitFact(longest, max(transfers.values(), key=abs))
     explained = []
     for one in findings:
         if one.cause == "comm" and one.delta_ns > 0:

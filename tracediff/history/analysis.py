@@ -35,7 +35,7 @@ from tracediff.history.model import (
     SeriesRow,
     Standing,
 )
-from tracediff.history.points import SEEN, Point, machine_id
+from tracediff.history.points import SEEN, Point
 from tracediff.history.store import Kept
 from tracediff.model import Tool
 from tracediff.model.causes import CAUSES
@@ -216,7 +216,6 @@ def _segment(
     return Segment(
         program=mine[0].program,
         machine=mine[0].machine,
-        machine_id=machine_id(mine[0]),
         configuration=mine[0].configuration,
         points=own,
         pinned=pinned,

@@ -113,7 +113,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     program: Program
     machine: dict[str, str]
-    machine_id: str
     configuration: dict[str, str]
     points: list[int]
     pinned: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -154,11 +153,6 @@ def fits(point: Point) -> bool:
     except ValueError:
         return False
     return all(len(one) == len(own.names) for one in columns)
-
-
-def machine_id(point: Point) -> str:
-    """A name for the machine's kind that names no host."""
-    return hashlib.sha256(msgspec.json.encode(sorted(point.machine.items()))).hexdigest()[:8]
 
 
 def _candidate(checks: Mapping[str, Check], name: str) -> str:

@@ -185,7 +185,6 @@ class WaitFact(msgspec.Struct, frozen=True):
     """Waiting in collectives: `rank` waits longest for the rank of the finding; changes in ns per step."""
 
     rank: int
-    delta_wait_ns: float
     delta_transfer_ns: float
     # of the group that waits, see RankGroup
     kind: Literal["pipeline", "all-to-all", ""] = ""

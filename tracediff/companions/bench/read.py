@@ -80,15 +80,13 @@ class KpiReport(msgspec.Struct, frozen=True):
     `output_throughput_tok_s`, `{ttft,tpot,itl,e2e}_{mean,p50,p90,p95,p99}_ms`,
     `{host,device}_step_time_{mean,p50,generation_p50,generation_mean}_ms`, `tokens_per_step`, `kv_cache_{used_max,used_mean}_pct`,
     `kv_cache_free_min_blocks`, ... A figure that was
-    not measured is absent, never zero. `iterations` are the first ones of the file, `iterations_left_out`
-    counts the rest.
+    not measured is absent, never zero. `iterations` are the first ones of the file.
     """
 
     kind: Kind
     source: str  # base name of the file
     metrics: dict[str, Metric]
     iterations: list[Iteration] = msgspec.field(default_factory=list)
-    iterations_left_out: int = 0
     warnings: list[Note] = msgspec.field(default_factory=list)
 
 
@@ -565,7 +563,7 @@ class _Collector:
             (not timed, Note("kpi-no-times", f"{source}: no iteration has both work and a time: batch sizes only")),
         )  # fmt: skip
         warned = [note for there, note in notes if there]
-        return KpiReport(form.kind, source, metrics, self._iterations, all_ - kept, warned)
+        return KpiReport(form.kind, source, metrics, self._iterations, warned)
 
 
 # Numbers of a report.

@@ -89,7 +89,7 @@ def compare_latencies(
     step = replace(step, power_note=power_note(step))
     if np.isnan(of_mean.found.half[0]):
         verdict = "inconclusive"  # nothing is known of how much an iteration varies
-    rows = _rows(of_mean, others, kept)
+    rows = _rows(of_mean, others)
     return Latencies(
         _side(labels[0], files[0], sides[0], odd_runs[0]),
         _side(labels[1], files[1], sides[1], odd_runs[1]),
@@ -157,9 +157,8 @@ def _variances(values: Floats) -> Floats:
     return np.array([*out, np.nan])
 
 
-def _rows(of_mean: Figures, others: Figures, sides: Sequence[Sequence[Run]]) -> list[LatencyRow]:
+def _rows(of_mean: Figures, others: Figures) -> list[LatencyRow]:
     largest = float(max(of_mean.found.baseline[0], of_mean.found.candidate[0]))
-    one, other = (np.stack([figures(run.values) for run in side]).T.tolist() for side in sides)
     rows: list[LatencyRow] = []
     for found, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
         for at, (name, level) in enumerate(zip(names, levels(found, largest), strict=True)):
@@ -169,7 +168,7 @@ def _rows(of_mean: Figures, others: Figures, sides: Sequence[Sequence[Run]]) -> 
                     name,  # type: ignore[arg-type]
                     float(found.found.baseline[at]), float(found.found.candidate[at]), float(found.found.delta[at]),
                     _known(low), _known(high), level, _known(float(found.p[at])),
-                    None if found is of_mean else _known(float(found.q[at])), one[len(rows)], other[len(rows)],
+                    None if found is of_mean else _known(float(found.q[at])),
                 )
             )  # fmt: skip
     return rows
@@ -266,9 +265,10 @@ def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced])
     apart = [one for one in traced if not one.corresponds]
     none = len(apart) == len(traced)
     there = "" if none else " there"
+    short = ", or did not wait for the GPU" if apart and apart[0].unprofiled_ns < apart[0].traced_ns else ""
     said = [
-        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side})"
-        f"{', or did not wait for the GPU' if one.unprofiled_ns < one.traced_ns else ''}: the cost of profiling is not known{there}."
+        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side}){short}:"
+        f" the cost of profiling is not known{there}."
         for one in apart[:1]
     ]
     # A side whose change alone put it so far apart must not hide that change: one side that fits is enough.

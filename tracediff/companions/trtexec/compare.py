@@ -76,7 +76,7 @@ def _side(label: str, side: Side, figures: Sequence[RunFigures], engine: Engine 
     return TrtexecSide(
         label=label,
         runs=[
-            TrtexecRun(run.name, list(run.files), one.measured, run.iterations)
+            TrtexecRun(run.name, list(run.files), one.measured)
             for run, one in zip(side.runs, figures, strict=True)
         ],
         version=", ".join(dict.fromkeys(log.version for log in logs if log.version)),

@@ -112,7 +112,6 @@ class Run(msgspec.Struct, frozen=True, eq=False):
     log: Log | None = None
     times: Times | None = None
     profile: tuple[tuple[str, float], ...] | None = None  # layer, ns per query
-    iterations: int | None = None  # of the profile
     layers: tuple[LayerInfo, ...] | None = None
     files: tuple[str, ...] = ()  # 'log', 'build log', 'times', ... that are there
     skipped: tuple[str, ...] = ()  # logs without a summary
@@ -218,8 +217,7 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
         elif kind == "times":
             run = replace(run, times=read_times(path))
         elif kind == "profile":
-            count, layers = read_profile(path)
-            run = replace(run, profile=layers, iterations=count)
+            run = replace(run, profile=read_profile(path))
         else:
             run = replace(run, layers=read_layers(path))
     if not seen:
@@ -229,7 +227,7 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
         whole = run.log or log
         run = replace(run, log=replace(whole, build=log.build, built=log.built))
     if run.profile is None and run.log and run.log.layers:
-        run = replace(run, profile=tuple(run.log.layers), iterations=run.log.passes)
+        run = replace(run, profile=tuple(run.log.layers))
     if run.layers is None and run.log and run.log.built:
         run = replace(run, layers=tuple(run.log.built))
     files = tuple(kind for kind in ("log", "build log", "times", "profile", "layer info") if kind in seen)
@@ -318,8 +316,8 @@ def _column(path: Path, rows: list[_Iteration], name: str) -> Floats:
     return MS * found
 
 
-def read_profile(path: Path) -> tuple[int | None, tuple[tuple[str, float], ...]]:
-    """Read `--exportProfile`: how often the engine ran, and its layers by name, ns per query.
+def read_profile(path: Path) -> tuple[tuple[str, float], ...]:
+    """Read `--exportProfile`: the layers by name, ns per query.
 
     Times per query are the layer's sum over the count: a layer of a loop runs more often than the engine, and its own
     average is that of one pass. Raises `TracediffError`: trtexec-large, -damaged, -empty, -bad-number.
@@ -337,7 +335,7 @@ def read_profile(path: Path) -> tuple[int | None, tuple[tuple[str, float], ...]]
                 raise _bad(path, f"layer {entry.name[:60]!r}: its time is {said:g}")
             found.append((entry.name, MS * mean))
     _check_layers(path, found)
-    return count, tuple(found)
+    return tuple(found)
 
 
 def read_layers(path: Path) -> tuple[LayerInfo, ...]:
