@@ -8,10 +8,9 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
-from tracediff_emulator.traffic import Request, drawn, read, write
+from tracediff_emulator.traffic import Request, drawn
 
 GENERATED = 128
 """Tokens a request may generate: the cache holds context + GENERATED."""
@@ -88,10 +87,6 @@ class Options:
         _TRAFFIC, None, "the same seed draws the same requests in every step; without it TRACEDIFF_TRAFFIC_SEED,"
         " else another one in each run. The report names it", "N", type=int,
     )  # fmt: skip
-    traffic_record: str | None = _flag(_TRAFFIC, None, "write the requests as JSON Lines", "FILE")
-    traffic_replay: str | None = _flag(
-        _TRAFFIC, None, "take the requests from such a file, step by step", "FILE"
-    )
     work_us: int = _flag(_HOST, 0, "Python work with the GIL held", "US")
     work_in: str = _flag(_HOST, "_schedule", choices=PLACES)
     sleep_us: int = _flag(_HOST, 0, "sleep, the GIL released", "US")
@@ -137,13 +132,9 @@ class Options:
         return [(int(match[1]), int(match[2])) for match in found if match]
 
     def requests(self) -> list[Request] | None:
-        """The traffic of the run, from the file or by the seed; None without traffic. Raises ValueError, OSError."""
-        if not self.traffic:
-            return None
-        if self.traffic_replay:
-            return read(Path(self.traffic_replay), self.context, GENERATED)
+        """The traffic of the run, by the seed; None without traffic."""
         if self.traffic_seed is None:
-            raise ValueError("a run with traffic needs a seed or a file")
+            return None
         return drawn(self.traffic_seed, self.traffic_rate, self.steps, self.context, GENERATED)
 
     def label(self, step: int, ctx_reqs: int, ctx_tokens: int, gen_reqs: int) -> str:
@@ -206,9 +197,7 @@ def parse(argv: list[str] | None = None) -> Options:
         )
         < 1,
         "--traffic-rate is more than 0": o.traffic_rate <= 0,
-        "--traffic-seed, --traffic-record and --traffic-replay go with --traffic": not o.traffic
-        and (o.traffic_seed is not None or o.traffic_record or o.traffic_replay),
-        "--traffic-replay has no seed": o.traffic_replay and o.traffic_seed is not None,
+        "--traffic-seed goes with --traffic": not o.traffic and o.traffic_seed is not None,
     }
     for why, wrong in refused.items():
         if wrong:
@@ -216,14 +205,9 @@ def parse(argv: list[str] | None = None) -> Options:
     if not o.traffic:
         return o
     try:
-        if not o.traffic_replay:
-            o = replace(o, traffic_seed=_traffic_seed(o.traffic_seed))
-        requests = o.requests()
-        if requests is not None and o.traffic_record:
-            write(Path(o.traffic_record), requests)
-    except (OSError, ValueError) as error:
-        parser.error(f"traffic: {error}")
-    return o
+        return replace(o, traffic_seed=_traffic_seed(o.traffic_seed))
+    except ValueError as error:
+        parser.error(f"{SEED_VARIABLE}: {error}")
 
 
 def _traffic_seed(given: int | None) -> int:

@@ -1,18 +1,16 @@
-"""Requests as a server gets them: Poisson arrivals, lognormal prompts and outputs, drawn or read from a file.
+"""Requests as a server gets them: Poisson arrivals, lognormal prompts and outputs.
 
 The clock of the traffic is the step number, not the time. Whether a step is slow or fast, the same requests arrive
-in it, so two runs with one seed (or one file) have the same requests in step n, and their steps can be paired.
+in it, so two runs with one seed have the same requests in step n, and their steps can be paired.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 PROMPT_MEDIAN = 1 / 3
 """The median prompt as a share of the longest one."""
@@ -49,31 +47,6 @@ def drawn(seed: int, rate: float, steps: int, longest_prompt: int, longest_outpu
 
 def _between(length: float, longest: int) -> int:
     return min(max(round(length), 1), longest)
-
-
-def write(path: Path, requests: Iterable[Request]) -> None:
-    """Write requests as JSON Lines, one request per line."""
-    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in requests), encoding="utf-8")
-
-
-def read(path: Path, longest_prompt: int, longest_output: int) -> list[Request]:
-    """Read what `write` wrote. Raises `ValueError` that names the line, and OSError."""
-    requests: list[Request] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            one = Request(**json.loads(line))
-            in_order = one.step >= (requests[-1].step if requests else 0)
-            fits = 1 <= one.prompt_tokens <= longest_prompt and 1 <= one.output_tokens <= longest_output
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"line {number} is no request: {error}") from error
-        if not in_order:
-            raise ValueError(f"line {number}: requests are in the order of their steps")
-        if not fits:
-            raise ValueError(
-                f"line {number}: a prompt has 1 to {longest_prompt} tokens (--context), an output 1 to {longest_output}"
-            )
-        requests.append(one)
-    return requests
 
 
 class Traffic:

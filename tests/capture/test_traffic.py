@@ -1,4 +1,4 @@
-"""Traffic of the emulator: what is drawn, which slots it takes, and that a seed or a file brings it back."""
+"""Traffic of the emulator: what is drawn, which slots it takes, and that a seed brings it back."""
 
 import json
 import re
@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from tracediff_emulator.model import ClockDevice
 from tracediff_emulator.options import SEED_VARIABLE, Options, parse
 from tracediff_emulator.ranges import Ranges
 from tracediff_emulator.serve import Executor
-from tracediff_emulator.traffic import Request, Traffic, drawn, read, write
+from tracediff_emulator.traffic import Request, Traffic, drawn
 
 LABEL = re.compile(r"step (\d+): (\d+) ctx reqs, (\d+) ctx tokens, (\d+) gen reqs")
 STEPS = 2000
@@ -57,38 +56,9 @@ def test_requests_take_free_slots_wait_and_end_at_their_own_length() -> None:
     ]
 
 
-def test_a_file_replays_what_was_written(tmp_path: Path) -> None:
-    requests = drawn(3, 0.4, 200, 192, 128)
-    write(tmp_path / "traffic.jsonl", requests)
-    assert read(tmp_path / "traffic.jsonl", 192, 128) == requests
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"step": 0}', "line 1 is no request"),
-        ("[]", "line 1 is no request"),
-        ("step 0", "line 1 is no request"),
-        ('{"step": 0, "prompt_tokens": 193, "output_tokens": 1}', "line 1: a prompt has 1 to 192 tokens"),
-        ('{"step": 0, "prompt_tokens": 1, "output_tokens": 0}', "an output 1 to 128"),
-        (
-            '{"step": 5, "prompt_tokens": 1, "output_tokens": 1}\n{"step": 4, "prompt_tokens": 1, "output_tokens": 1}',
-            "line 2: requests are in the order of their steps",
-        ),
-    ],
-)
-def test_a_file_that_cannot_be_replayed_is_refused(
-    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "traffic.jsonl").write_text(text)
-    with pytest.raises(SystemExit):
-        parse(["--traffic", "--traffic-replay", str(tmp_path / "traffic.jsonl")])
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "flags",
-    ["--traffic-seed 1", "--traffic --traffic-rate 0", "--traffic --traffic-seed 1 --traffic-replay f"],
+    ["--traffic-seed 1", "--traffic --traffic-rate 0"],
 )
 def test_flags_of_traffic_that_do_not_go_together_are_refused(flags: str) -> None:
     with pytest.raises(SystemExit):
@@ -114,27 +84,19 @@ def run(*flags: str) -> dict[str, Any]:
     return report
 
 
-def test_the_loop_serves_traffic_and_replays_it(tmp_path: Path) -> None:
-    file = str(tmp_path / "traffic.jsonl")
-    report = run("--steps", "40", "--dry-gpu-us", "50", "--traffic-record", file)
-    requests = read(Path(file), 192, 128)
-    assert report["traffic"]["requests"] == len(requests)
-    assert drawn(report["traffic"]["seed"], 0.4, 40, 192, 128) == requests
-    again = run("--steps", "40", "--dry-gpu-us", "50", "--traffic-replay", file)
-    assert again["traffic"] == {**report["traffic"], "seed": None}
+def test_the_loop_serves_traffic_and_a_seed_repeats_it() -> None:
+    report = run("--steps", "40", "--dry-gpu-us", "50")
+    seed = report["traffic"]["seed"]
+    assert report["traffic"]["requests"] == len(drawn(seed, 0.4, 40, 192, 128))
+    again = run("--steps", "40", "--dry-gpu-us", "50", "--traffic-seed", str(seed))
+    assert again["traffic"] == report["traffic"]
     assert again["ranks"][0]["context_steps_in_window"] == report["ranks"][0]["context_steps_in_window"]
 
 
-def test_labels_have_the_requests_that_the_step_really_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    write(
-        tmp_path / "traffic.jsonl",
-        [Request(1, 10, 3), Request(1, 20, 1), Request(2, 30, 1), Request(6, 40, 1)],
-    )
-    options = parse(
-        ["--dry-run", "--steps", "8", "--dry-gpu-us", "1", "--traffic", "--traffic-replay", str(tmp_path / "traffic.jsonl")]
-    )  # fmt: skip
+def test_labels_have_the_requests_that_the_step_really_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [Request(1, 10, 3), Request(1, 20, 1), Request(2, 30, 1), Request(6, 40, 1)]
+    monkeypatch.setattr(Options, "requests", lambda _: requests)
+    options = parse(["--dry-run", "--steps", "8", "--dry-gpu-us", "1", "--traffic"])
     ranges = Ranges(use_torch=False)
     said: list[str] = []
     once = ranges.once
