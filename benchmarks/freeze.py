@@ -24,69 +24,47 @@ ALONE = (
     "trtexec/",
     "latencies/",
 )  # two such files have reports of their own, without tables and post-mortem
+CASES = """
+demo-graph_fused        compare demo/graph_a demo/graph_fused
+demo-graph_gc           compare demo/graph_a demo/graph_gc
+demo-graph_a            compare demo/graph_a demo/graph_a
+eager                   compare captures/eager_a1.sqlite.xz captures/eager_a2.sqlite.xz
+sleep                   compare demo/graph_a captures/graph_sleep.sqlite.xz
+steps                   compare pairs/base_1.sqlite.xz pairs/work95_1.sqlite.xz --steps 25-40
+torch-eager_sleep       compare torch/eager_base.json.gz torch/eager_sleep.json.gz
+torch-graph_gc          compare torch/graph_base.json.gz torch/graph_gc.json.gz
+torch-graph_more        compare torch/graph_base.json.gz torch/graph_more.json.gz
+torch-loop              compare torch/loop_a.json.gz torch/loop_b.json.gz
+torch-nsys              compare torch/nsys_eager_base.sqlite.xz torch/eager_base.json.gz --force
+system-gpu_sleep        compare system/gpu_plain.sqlite.xz system/gpu_sleep.sqlite.xz
+system-mem_alloc        compare system/mem.sqlite.xz system/mem_alloc.sqlite.xz
+system-metrics_gc       compare system/metrics_plain.sqlite.xz system/metrics_gc.sqlite.xz
+system-metrics_slow     compare system/metrics_plain.sqlite.xz system/metrics_slow.sqlite.xz
+system-nccl             compare system/nccl_32.sqlite.xz system/nccl_64.sqlite.xz
+system-os_sleep         compare system/os_plain.sqlite.xz system/os_sleep.sqlite.xz
+system-mpi              compare system/mpi_one.sqlite.xz system/mpi_three.sqlite.xz
+ncu-quant               compare ncu/quant_scalar132.csv ncu/quant_vec1056.csv
+ncu-gemm                compare ncu/gemm_two.csv ncu/gemm_fused.csv
+ncu-spill               compare ncu/spill255.csv ncu/spill32.csv
+ncu-trt                 compare ncu/trt_132.csv ncu/trt_1056.csv
+ncu-beside              compare demo/graph_a demo/graph_fused --with baseline=ncu/gemm_two.csv --with candidate=ncu/gemm_fused.csv
+trtexec                 compare trtexec/fp32 trtexec/fp16
+latencies-same          compare latencies/same_1 latencies/same_2
+latencies-more_5        compare latencies/same_1 latencies/more_5
+latencies-double        compare latencies/same_1 latencies/double
+latencies-warm          compare latencies/crowded latencies/warm
+kpi                     compare demo/graph_a demo/graph_gc --with baseline=kpi/bench_streaming.json --with candidate=kpi/bench_speculative.json
+"""  # name of a case, and the arguments of `tracediff` relative to fixtures/, without outputs
 
 
 def cases() -> dict[str, list[str]]:
-    """Name of a case -> arguments of `tracediff`, relative to fixtures/, without outputs."""
-    found: dict[str, list[str]] = {}
-    pairs = tomllib.loads((FIXTURES / "pairs" / "pairs.toml").read_text())["pair"]
-    for pair in pairs:
-        found[f"pair-{pair['name']}"] = [
-            "compare",
-            *(",".join(pair[side]) for side in ("baseline", "candidate")),
-        ]
+    """Those of `CASES`, every pair, bundle and single capture: name -> arguments."""
+    found = {name: words for name, *words in map(str.split, CASES.strip().splitlines())}
+    for pair in tomllib.loads((FIXTURES / "pairs" / "pairs.toml").read_text())["pair"]:
+        sides = (",".join(pair[side]) for side in ("baseline", "candidate"))
+        found[f"pair-{pair['name']}"] = ["compare", *sides]
     for bundle in sorted(path for path in (FIXTURES / "bundles").iterdir() if path.is_dir()):
         found[f"bundle-{bundle.name}"] = ["compare", f"bundles/{bundle.name}"]
-    for name in ("graph_fused", "graph_gc", "graph_a"):
-        found[f"demo-{name}"] = ["compare", "demo/graph_a", f"demo/{name}"]
-    found["eager"] = ["compare", "captures/eager_a1.sqlite.xz", "captures/eager_a2.sqlite.xz"]
-    found["sleep"] = ["compare", "demo/graph_a", "captures/graph_sleep.sqlite.xz"]
-    found["host-only"] = ["compare", "system/os_plain.sqlite.xz", "system/os_sleep.sqlite.xz"]
-    found["steps"] = ["compare", "pairs/base_1.sqlite.xz", "pairs/work95_1.sqlite.xz", "--steps", "25-40"]
-    for a, b in (
-        ("eager_base", "eager_sleep"),
-        ("graph_base", "graph_gc"),
-        ("graph_base", "graph_more"),
-        ("loop_a", "loop_b"),
-    ):
-        found[f"torch-{a}-{b}"] = ["compare", f"torch/{a}.json.gz", f"torch/{b}.json.gz"]
-    found["torch-nsys"] = [
-        "compare",
-        "torch/nsys_eager_base.sqlite.xz",
-        "torch/eager_base.json.gz",
-        "--force",
-    ]
-    for a, b in (("gpu_plain", "gpu_sleep"), ("mem", "mem_alloc"), ("metrics_plain", "metrics_gc"), ("metrics_plain", "metrics_slow"),
-                 ("nccl_32", "nccl_64"), ("os_plain", "os_sleep"), ("mpi_one", "mpi_three")):  # fmt: skip
-        found[f"system-{a}-{b}"] = ["compare", f"system/{a}.sqlite.xz", f"system/{b}.sqlite.xz"]
-    for a, b in (
-        ("quant_scalar132", "quant_vec1056"),
-        ("gemm_two", "gemm_fused"),
-        ("spill255", "spill32"),
-        ("trt_132", "trt_1056"),
-    ):
-        found[f"ncu-{a}"] = ["compare", f"ncu/{a}.csv", f"ncu/{b}.csv"]
-    found["ncu-beside"] = [
-        "compare",
-        "demo/graph_a",
-        "demo/graph_fused",
-        "--with",
-        "baseline=ncu/gemm_two.csv",
-        "--with",
-        "candidate=ncu/gemm_fused.csv",
-    ]
-    found["trtexec"] = ["compare", "trtexec/fp32", "trtexec/fp16"]
-    for a, b in (("same_1", "same_2"), ("same_1", "more_5"), ("same_1", "double"), ("crowded", "warm")):
-        found[f"latencies-{a}-{b}"] = ["compare", f"latencies/{a}", f"latencies/{b}"]
-    found["kpi"] = [
-        "compare",
-        "demo/graph_a",
-        "demo/graph_gc",
-        "--with",
-        "baseline=kpi/bench_streaming.json",
-        "--with",
-        "candidate=kpi/bench_speculative.json",
-    ]
     for folder in ("pairs", "captures", "system", "torch"):
         for file in sorted((FIXTURES / folder).glob("*.xz")) + sorted((FIXTURES / folder).glob("*.json.gz")):
             found[f"show-{folder}-{file.name.split('.')[0]}"] = ["show", f"{folder}/{file.name}"]
