@@ -22,7 +22,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading, Side
 from tracediff.formats.inputs import resolve
-from tracediff.model.causes import CAUSES
+from tracediff.stats.noise import BETA
 from tracediff.whatif.graph import OWN
 from tracediff.whatif.replay import Edit, Scale, project
 
@@ -35,7 +35,7 @@ ROOTS = [ROOT / "fixtures"]
 _SLOW = re.compile(
     "Synchronize|Alloc|alloc|Free|GraphLaunch|Instantiate|Load|Memcpy|Wait"
 )  # calls whose time is not the host's
-_HOST, _SLOPE = ("launch_api", "host_api", "host_work"), CAUSES["host_work"].scatter.slope or 0.0
+_HOST = ("launch_api", "host_api", "host_work")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def load(pattern: str) -> Side:
         for file in files:
             if ".sqlite" in file.name:
                 Path(folder, file.name).symlink_to(file.resolve())
-        (side,) = reduce_sides([resolve(f"side={folder}")], Reading(graph=True, cached=True))
+        (side,) = reduce_sides([resolve(f"side={folder}")], Reading(graph="all", cached=True))
     (side,) = with_classes([side])
     return side
 
@@ -139,7 +139,7 @@ def measure(case: Case) -> Row:
     free = sum(len(one) - 1 for one in sides)
     noise = math.sqrt(squares / free * sum(1 / len(one) for one in sides)) if free else None
     host = host_speed(baseline, candidate)
-    equal = statistics.fmean(step_times(baseline, [Scale(_HOST, host**_SLOPE)], case)[0])
+    equal = statistics.fmean(step_times(baseline, [Scale(_HOST, host**BETA)], case)[0])
     return Row(case, " ".join(one.option for one in edits), *mean, removed, noise, host, equal)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import against, results
+from benchmarks import against, results, what_if
 from benchmarks.contenders import CONTENDERS, FLOORS
 from benchmarks.inputs import SHAPES
 from benchmarks.measuring import Figure, NotMeasuredError, measure
@@ -24,6 +26,22 @@ MACHINE = {
     "date": "2026-01-01", "load_before": 0.1,
 }  # fmt: skip
 ALL = {"limit_s": 60.0, "most_mib": 10_000.0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.endswith("_script")),
+)
+def test_every_benchmark_knows_the_code_of_today(name):
+    assert importlib.import_module(f"benchmarks.{name}").__doc__
+
+
+@pytest.mark.slow
+def test_a_projection_comes_near_the_step_that_was_measured():
+    """benchmarks/what_if.md: garbage collections scaled to those of the other side, 981 us for 982."""
+    (case,) = (one for one in tomllib.loads(what_if.CASES.read_text())["case"] if one["name"] == "gc5fused")
+    row = what_if.measure(what_if.Case(**case))
+    assert abs(row.error) < 0.01 and row.covered and row.candidate > 1.6 * row.baseline
 
 
 def group(size: float, **seconds: float | None) -> Group:

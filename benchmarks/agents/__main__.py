@@ -2,8 +2,8 @@
 
 prepare DIR        the captures of each question as plain exports, under names that say nothing, and questions.md
 judge FILE.json... count the right answers: {"q01": {"range": ..., "us": ...}, ...}
-serve DIR LOG      a client of `tracediff mcp --root DIR` that stays; every call is a line of LOG
-call LOG TOOL [JSON]   ask it
+
+The model gets the tools from a client of `tracediff mcp --root DIR`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import json
 import lzma
 import sys
 import tomllib
-from multiprocessing.connection import Client as Caller
-from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
@@ -70,28 +68,6 @@ def judge(given: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def serve(folder: Path, log: Path) -> None:
-    """Hold one session of the server open, and put to it what `call` brings."""
-    import anyio
-    import anyio.to_thread
-    from mcp import Client, StdioServerParameters, stdio_client
-
-    async def session() -> None:
-        words = ["-m", "tracediff", "mcp", "--root", str(folder)]
-        server = stdio_client(StdioServerParameters(command=sys.executable, args=words))
-        with Listener(f"{log}.socket") as listener:
-            async with Client(server) as client:
-                while True:
-                    asked = await anyio.to_thread.run_sync(listener.accept)
-                    tool, given = asked.recv()
-                    answer = (await client.call_tool(tool, given)).structured_content
-                    with log.open("a") as file:
-                        print(tool, json.dumps(given), len(json.dumps(answer)), file=file)
-                    asked.send(answer)
-
-    anyio.run(session)
-
-
 def main(words: list[str]) -> None:
     """Do what the module's text says."""
     match words:
@@ -105,12 +81,6 @@ def main(words: list[str]) -> None:
                     *(f"  {name}: wrong: {', '.join(fields)}" for name, fields in wrong.items() if fields),
                     sep="\n",
                 )
-        case ["serve", folder, log]:
-            serve(Path(folder), Path(log))
-        case ["call", log, tool, *given]:
-            with Caller(f"{log}.socket") as server:
-                server.send((tool, json.loads(given[0]) if given else {}))
-                print(json.dumps(server.recv(), indent=1))
         case _:
             sys.exit(__doc__)
 
