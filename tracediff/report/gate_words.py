@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from tracediff.comparison.measures import parse
 from tracediff.model import GateOutcome, Result
 from tracediff.report import units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.grammar import say, told
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
-_PLACES = 2  # that are named
 
 
 def with_messages(result: Result) -> Result:
@@ -45,7 +45,7 @@ def _message(gate: GateOutcome, result: Result) -> str:
         f"gate_{facts.why}", reason=result.verdict_reason, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
     )  # fmt: skip
     if facts.places:
-        names, more = ", ".join(map(repr, facts.places[:_PLACES])), len(facts.places) - _PLACES
+        names, more = ", ".join(map(repr, facts.places[:NAMED])), len(facts.places) - NAMED
         places = say("and_more", names=names, count=f"{more}") if more > 0 else names
         text = say("gate_places", text=text, places=places)
     if facts.waived_to:
