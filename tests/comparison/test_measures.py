@@ -181,7 +181,9 @@ def test_a_gate_says_the_first_places_that_it_counted(slower):
         for name, ns in (("a", 3.0), ("b", 2.0), ("c", 1.0), ("d", 4.0))
     ]
     four = msgspec.structs.replace(slower, places=rows)
-    assert judge(parse_gate("host@executor:+1s"), four).message.endswith("; counted: 'd', 'a', 'b' and 1 more")
+    assert judge(parse_gate("host@executor:+1s"), four).message.endswith(
+        "; counted: 'd', 'a', 'b' and 1 more"
+    )
 
 
 def test_a_collection_has_only_its_thread(slower):

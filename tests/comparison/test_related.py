@@ -378,7 +378,8 @@ def test_kernels_that_changed_together_have_the_counts_of_all(cause, after, rows
 def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):
     (calls,) = places([60], [400])
     rows = [candidate(calls, "launch_api")]
-    assert launched_otherwise(rows, launch(0.98, 0.97)) == rows
+    assert launched_otherwise(rows, launch(0.98, 0.97)) == launched_otherwise(rows, launch(0.98, 0.8)) == rows
+    assert launched_otherwise(rows, launch(0.98, 0.7)) != rows
     (one,) = launched_otherwise(rows, launch(0.98, 0.0))
     assert one.facts.graph_coverage.baseline == 0.98 and one.judged.delta == pytest.approx(340 * US)
 

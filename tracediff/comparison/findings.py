@@ -36,6 +36,7 @@ from tracediff.comparison.places import (
     joined,
 )
 from tracediff.comparison.shown import FIRST, ROWS
+from tracediff.comparison.structure import APART
 from tracediff.comparison.verdict import time_share
 from tracediff.execution.sides import Side
 from tracediff.kernels.names import category
@@ -574,7 +575,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
     Not where something else explains more.
     """
     before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
-    if abs(after - before) < MOSTLY:
+    if abs(after - before) < APART:
         return candidates
     out = candidates
     for phase in sorted({one.phase for one in candidates}):

@@ -6,7 +6,7 @@ Which counts are facts: comparison/held.py.
 |-|-|-|
 | ALPHA, p < 0.05 | a rate differs, corrected for the functions of all kinds; collections stand alone | no false one in 182 null pairs of 44 programs |
 | SURELY, 1 % | memory peaks differ, of runs that lie apart | allocators take blocks of 2 MiB and more |
-| APART, 20 % | of the kernels more begin before the op before them ends, or end before their launch returns | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; with CUDA_LAUNCH_BLOCKING all wait, without 0 to 16 %; 110 and 225 captures, H100 and H200 |
+| APART, 20 % | of the kernels more begin before the op before them ends, end before their launch returns, or are in CUDA graphs | without programmatic dependent launch 0 to 12 % (cuBLAS uses it), with it 86 and 94 %; with CUDA_LAUNCH_BLOCKING all wait, without 0 to 16 %; 110 and 225 captures, H100 and H200; graphs launch 3 % more of repeats at most, and 41 % less where only a draft model leaves them |
 | NEARLY, 75 % | of the launches of shared kernels are as many in captures that are one step each | 83 and 88 % where something was planted, 70 % between other requests |
 """
 

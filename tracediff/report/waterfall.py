@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -135,27 +135,26 @@ def build(result: Result) -> Waterfall:
             side, unseen = words.sides_without(result, words.OPTIONAL[key]), words.unseen(words.OPTIONAL[key])
             lone = side in ("baseline", "candidate")
             notes[key] = say("unseen_on", unseen=unseen, side=side) if lone else unseen
-    carried = _carried(result)
-    bars = [replace(bar, level=_level(bar, carried)) for bar in _stack(accounting, start, end, deltas, notes)]
+    bars = _carried(_stack(accounting, start, end, deltas, notes), result)
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 
 
-def _carried(result: Result) -> Mapping[str, float]:
-    """What the causes of the first sentence that are more than noise hold of each category, ns."""
+def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
+    """The rows, without calling noise what mostly belongs to a cause of the first sentence that is more: a cause is tested as one."""
     spoken = {one.finding for one in result.observed.parts}
-    found: defaultdict[str, float] = defaultdict(float)
+    held: defaultdict[str, float] = defaultdict(float)
     for cause in result.findings:
         if cause.rank in spoken and cause.level != NOISE:
             parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
             for part in parts:
-                found[part.cause] += part.delta_ns
-    return found
-
-
-def _level(bar: Bar, carried: Mapping[str, float]) -> Evidence | None:
-    """The level of a row. What mostly belongs to a cause that is more than noise is not called noise: the cause is tested as one."""
-    sure = bar.level == NOISE and bar.delta_ns and carried[bar.key] / bar.delta_ns > MOSTLY
-    return "likely" if sure else bar.level
+                held[part.cause] += part.delta_ns
+    largest = max(abs(bar.delta_ns) for bar in bars[1:-1]) if len(bars) > 2 else 0
+    return [
+        replace(bar, level="likely")
+        if bar.level == NOISE and abs(bar.delta_ns) > OWN * largest and held[bar.key] / bar.delta_ns > MOSTLY
+        else bar
+        for bar in bars
+    ]
 
 
 def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
