@@ -400,7 +400,7 @@ def test_a_step_that_became_long_does_not_hide_a_contradiction(traces):
     together = beside(found, likely)
     assert [one.corresponds for one in together.traced] == [True, False]
     assert "They contradict one another." in together.note
-    assert together.note.endswith("the cost of profiling is not known there.")
+    assert together.note.endswith("what profiling costs there is not known.")
 
 
 def test_without_an_interval_nothing_is_claimed():

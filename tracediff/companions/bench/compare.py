@@ -17,6 +17,7 @@ from tracediff.errors import TracediffError
 from tracediff.model import Evidence, Note
 from tracediff.model.causes import SURELY
 from tracediff.model.show import ShowFigure, ShowKpi
+from tracediff.report.grammar import say
 from tracediff.stats.rules import PERMUTE
 from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
 
@@ -208,10 +209,8 @@ def _note(
     parts = []
     kinds = [sorted({report.kind for report in side}) for side in (baseline, candidate)]
     if all(kinds) and kinds[0] != kinds[1]:
-        parts.append(
-            f"The sides come from different tools ({', '.join(kinds[0])} and {', '.join(kinds[1])}),"
-            " which may measure a figure of the same name differently."
-        )
+        tools = [", ".join(kind) for kind in kinds]
+        parts.append(say("kpi_tools", one=tools[0], other=tools[1]))
     if max(len(baseline), len(candidate)) > 1:
         parts.append(f"Means of {len(baseline)} baseline and {len(candidate)} candidate reports.")
     for word, own, other in (("baseline", sides[0], sides[1]), ("candidate", sides[1], sides[0])):

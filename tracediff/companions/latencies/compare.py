@@ -39,6 +39,7 @@ from tracediff.companions.words import both, part, signed, time
 from tracediff.formats.selection import own_label
 from tracediff.model import Pair, Result, Step, Verdict
 from tracediff.report.amounts import LISTED
+from tracediff.report.grammar import say
 from tracediff.report.phrases import power_note
 from tracediff.stats.student import Floats
 
@@ -205,31 +206,35 @@ def _run(file: LatencyFile, run: Run, left_out: bool) -> LatencyRun:
 def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
     """The verdict in a sentence or two, with its figures."""
     if not any(row.delta_ns for row in rows):
-        return "Mean and quantiles are the same on both sides."
-    means = both(time(step.baseline_ns), time(step.candidate_ns))
-    change = f"mean {means}, {signed(step.delta_ns)} per iteration{part(step.delta_ns, step.baseline_ns)}"
-    runs = step.runs
-    floor = f"the noise floor of {time(step.noise_floor_ns or 0.0)}"
+        return say("latency_same")
+    means, runs = both(time(step.baseline_ns), time(step.candidate_ns)), step.runs
+    size = f"{signed(step.delta_ns)} per iteration{part(step.delta_ns, step.baseline_ns)}"
+    slots = {
+        "change": f"mean {means}, {size}",
+        "floor": time(step.noise_floor_ns or 0.0),
+        "least": f"{LEAST}",
+    }
     if verdict in ("improved", "regressed"):
         p = "< 0.001" if step.p_value is not None and step.p_value < 0.001 else f"= {step.p_value:.3f}"
-        return f"{change}, p {p} over {runs.baseline} and {runs.candidate} runs."
+        return say(
+            "latency_confirmed", p=p, baseline=f"{runs.baseline}", candidate=f"{runs.candidate}", **slots
+        )
     if verdict in ("likely_improved", "likely_regressed"):
-        measured = step.noise_source != "assumed"
-        why = "too few runs to confirm it" if measured else "run-to-run noise is assumed, not measured"
-        return f"{change}, beyond {floor}; {why}."
-    sure = [row for row in rows[1:] if row.level in ("confirmed", "likely")]
-    tail = "".join(
-        f" But the {row.statistic} moved: {both(time(row.baseline_ns), time(row.candidate_ns))}."
-        for row in sure[:1]
-    )
+        return say("latency_assumed" if step.noise_source == "assumed" else "latency_few", **slots)
     if verdict == "no_change":
-        return f"{change}, within 1 % of the iteration.{tail}"
-    if rows[0].ci_low_ns is None:
-        return f"{change}; a side is a single run of fewer than {LEAST} iterations: how much they vary is not known, so no more can be said."
-    if abs(step.delta_ns) > (step.noise_floor_ns or 0.0):
-        several = min(runs.baseline, runs.candidate) > 1
-        floor = "run-to-run variation" if several else "iteration-to-iteration variation"
-    return f"{change}, within {floor}.{tail}"
+        kind = "little"
+    elif rows[0].ci_low_ns is None:
+        return say("latency_unknown", **slots)
+    elif abs(step.delta_ns) <= (step.noise_floor_ns or 0.0):
+        kind = "floor"
+    else:
+        kind = "runs" if min(runs.baseline, runs.candidate) > 1 else "iterations"
+    moved = [row for row in rows[1:] if row.level in ("confirmed", "likely")]
+    told = [
+        say("latency_but", statistic=row.statistic, both=both(time(row.baseline_ns), time(row.candidate_ns)))
+        for row in moved[:1]
+    ]
+    return " ".join([say(f"latency_within_{kind}", **slots), *told])
 
 
 # Beside a comparison of traces: what profiling cost, and whether both say the same.
@@ -264,33 +269,29 @@ def _together(latencies: Latencies, result: Result, traced: list[LatencyTraced])
     """Say whether the change of the trace is there without the profiler."""
     apart = [one for one in traced if not one.corresponds]
     none = len(apart) == len(traced)
-    there = "" if none else " there"
-    short = ", or did not wait for the GPU" if apart and apart[0].unprofiled_ns < apart[0].traced_ns else ""
     said = [
-        f"An iteration ({time(one.unprofiled_ns)}) is not a step of the trace ({time(one.traced_ns)}, {one.side}){short}:"
-        f" the cost of profiling is not known{there}."
+        say(
+            "no_step_or_no_wait" if one.unprofiled_ns < one.traced_ns else "no_step",
+            alone=time(one.unprofiled_ns), traced=time(one.traced_ns), side=one.side,
+        )
         for one in apart[:1]
-    ]
+    ]  # fmt: skip
     # A side whose change alone put it so far apart must not hide that change: one side that fits is enough.
     return " ".join(said if none else [_changes(latencies, result), *said])
 
 
 def _changes(latencies: Latencies, result: Result) -> str:
     ours, theirs = latencies.step, result.step
-    changes = f"trace {_change(theirs)}, without the profiler {_change(ours)}"
-    if latencies.verdict in ("no_change", "inconclusive") or result.verdict in (
-        "no_change",
-        "inconclusive",
-        "not_comparable",
-    ):
-        return f"Change of the step: {changes}. Verdicts: {result.verdict} and {latencies.verdict}."
-    if (ours.delta_ns > 0) != (theirs.delta_ns > 0):
-        return f"Change of the step: {changes}. They contradict one another."
-    inside = ours.ci_low_ns <= theirs.delta_ns <= ours.ci_high_ns
-    tail = (
-        "of the same size within the interval" if inside else "of another size: the profiler takes part in it"
-    )
-    return f"Change of the step: {changes}. Both have the same sign, {tail}."
+    undecided = latencies.verdict in ("no_change", "inconclusive")
+    if undecided or result.verdict in ("no_change", "inconclusive", "not_comparable"):
+        kind = "verdicts"
+    elif (ours.delta_ns > 0) != (theirs.delta_ns > 0):
+        kind = "contradict"
+    else:
+        kind = "agree" if ours.ci_low_ns <= theirs.delta_ns <= ours.ci_high_ns else "disagree"
+    return say(
+        f"latency_traces_{kind}", traced=_change(theirs), alone=_change(ours), of_trace=result.verdict, of_latencies=latencies.verdict
+    )  # fmt: skip
 
 
 def _change(step: Step) -> str:

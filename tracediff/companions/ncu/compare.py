@@ -20,6 +20,7 @@ from tracediff.comparison.alignment import match_kernels
 from tracediff.kernels.matching import Match, OpKey, PhaseOps, normalise
 from tracediff.kernels.names import category
 from tracediff.model import KernelRow, Note
+from tracediff.report.grammar import say
 from tracediff.report.names import without_arguments
 
 # Not of every GPU or version of ncu: their absence is no advice.
@@ -105,13 +106,13 @@ def _row(
         baseline=one,
         candidate=other,
         delta_ns=None,
-        sentence="the duration was not collected (gpu__time_duration.sum)",
+        sentence=say("ncu_no_duration"),
         kernel=pairing.kernel,
     )
     if one is None and other is not None:
-        return structs.replace(row, change="added", sentence=f"only in the candidate: {_alone(other)}")
+        return structs.replace(row, change="added", sentence=say("ncu_added", size=_alone(other)))
     if other is None and one is not None:
-        return structs.replace(row, change="removed", sentence=f"only in the baseline: {_alone(one)}")
+        return structs.replace(row, change="removed", sentence=say("ncu_removed", size=_alone(one)))
     assert one is not None and other is not None
     times = one.values.get("duration_ns"), other.values.get("duration_ns")
     if not times[0] or not times[1]:
@@ -180,46 +181,38 @@ def _sentence(
 ) -> str:
     both = text.both(text.time(before), text.time(after))
     if change == "no_clear_change":
-        return f"no clear change: {both}{text.part(after - before, before)}"
+        return say("ncu_no_change", both=both, part=text.part(after - before, before))
     because = "; ".join(reason.text for reason in why)
     if not because:
         known = "achieved_occupancy_pct" in one.values and "memory_pct" in other.values
-        because = "no rule explains it; occupancy, instructions, traffic and stalls are alike"
-        if not known or not one.stalls or not other.stalls:
-            because = "the counters that would say why were not collected (ncu --set full)"
-    return f"{text.times(before, after)} {change} ({both}): {because}"
+        because = say("ncu_unexplained" if known and one.stalls and other.stalls else "ncu_uncounted")
+    return say("ncu_change", times=text.times(before, after), change=change, both=both, because=because)
 
 
 def _of_sums(sums: str, change: str, before: float, after: float, why: Sequence[NcuReason]) -> str:
     """The sentence of kernels that became one, or several: what they take in all."""
     by = 100 * (after - before) / before
     if change == "no_clear_change":
-        return f"{sums}, no clear change in all ({by:+.1f} %)"
-    word = "less" if by < 0 else "more"
-    head = f"{sums}, {text.percent(abs(by))} % {word} in all"
+        return say("ncu_sums_alike", sums=sums, percent=f"{by:+.1f}")
+    head = say("ncu_sums_less" if by < 0 else "ncu_sums_more", sums=sums, percent=text.percent(abs(by)))
     return "; ".join([head, *(reason.text for reason in why if reason.rule not in ("fused", "split"))])
 
 
 def _alone(side: NcuKernel) -> str:
     duration = side.values.get("duration_ns")
-    return f"{text.time(duration)} a launch" if duration else "its duration was not collected"
+    return say("ncu_each", size=text.time(duration)) if duration else say("ncu_alone_unknown")
 
 
 def _note(pairing: Pairing, one: NcuKernel, other: NcuKernel) -> str:
     notes = []
     if pairing.match == "sequence" and not related(one.names[0], other.names[0]):
-        notes.append(
-            f"another kind of kernel ({category(one.names[0])}, {category(other.names[0])}) with no word of its name in common:"
-            " paired by its place alone"
-        )
+        kinds = {"one": category(one.names[0]), "other": category(other.names[0])}
+        notes.append(say("ncu_by_place", **kinds))
     if min(one.launches, other.launches) < 2:
-        notes.append("one launch on a side: how much its duration varies is not known")
+        notes.append(say("ncu_one_launch"))
     by_name = pairing.kernel is None and pairing.match not in ("exact", "fused", "split")
     if one.launches != other.launches and by_name:
-        notes.append(
-            f"{one.launches} launches were profiled against {other.launches}: times are those of one launch each,"
-            " so a kernel that does the work of several looks slower than it is"
-        )
+        notes.append(say("ncu_launches", one=f"{one.launches}", other=f"{other.launches}"))
     return "; ".join(notes)
 
 
@@ -395,23 +388,20 @@ def regrouped(
     if not ratios:
         single, all_ = one.values.get("duration_ns", 0.0), other.values.get("duration_ns", 0.0)
         in_all = (single * number < all_) if times > 0 else (single < all_ * number)
-        undecided = (
-            f"{text.both(text.time(single), text.time(all_))} a launch, {one.launches} launches against {other.launches}: whether one does"
-            f" the work of {number} was not collected (ncu --section MemoryWorkloadAnalysis_Tables, or --set full)"
-        )
+        undecided = say(
+            "ncu_undecided", both=text.both(text.time(single), text.time(all_)), one=f"{one.launches}", other=f"{other.launches}",
+            number=f"{number}",
+        )  # fmt: skip
         return pairing, "", undecided if (single < all_) != in_all else ""
     if not related(pairing.baseline[0].name, pairing.candidate[0].name) or min(ratios) < (1 + number) / 2:
         return pairing, "", ""
     fused = times > 0
-    counts = f"{one.launches} launches were profiled against {other.launches}"
-    if pairing.kernel is not None:
-        counts = "so they stand in a step"
     sides = ("candidate", "baseline") if fused else ("baseline", "candidate")
     again = (number, 1) if fused else (1, number)
-    note = (
-        f"taken for {_kernels(again[0])} -> {again[1]}: {counts}, and a launch of the"
-        f" {sides[0]} moves {min(ratios):.1f} x the bytes of one of the {sides[1]}"
-    )
+    note = say(
+        "ncu_taken_by_launches" if pairing.kernel is None else "ncu_taken_by_step", before=_kernels(again[0]), after=f"{again[1]}",
+        one=f"{one.launches}", other=f"{other.launches}", side=sides[0], beside=sides[1], ratio=f"{min(ratios):.1f}",
+    )  # fmt: skip
     found = Pairing(
         "fused" if fused else "split", _CONFIDENCE, pairing.baseline * again[0], pairing.candidate * again[1],
         pairing.kernel,

@@ -15,6 +15,7 @@ from tracediff.companions.trtexec.layers import Engine, assumed, compare_layers,
 from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times
 from tracediff.companions.verdict import compare_runs, decide, levels, variance_of_mean
 from tracediff.model import Note, Verdict
+from tracediff.report.grammar import say
 
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 NAMES = {
@@ -169,30 +170,31 @@ def _verdict(
     metric = next((name for name in _HEADLINES if name in verdicts), None)
     if metric is None:
         if rows and all(row.match == "exact" and not row.changes and not row.delta_ns for row in rows):
-            return "no_change", "The layers of both engines are the same; no times were given on both sides."
-        return "inconclusive", "No figure was given on both sides."
+            return "no_change", say("engines_alike")
+        return "inconclusive", say("no_figure")
     best, verdict = next(one for one in figures if one.metric == metric), verdicts[metric]
     before, after, delta = best.baseline["mean"], best.candidate["mean"], best.delta["mean"]
     name = NAMES[metric][0].upper() + NAMES[metric][1:]
-    per = "" if metric == "build" else " per query"
-    change = f"{name} {text.both(text.time(before), text.time(after))}{per}{text.part(delta, before)}"
+    slots = {
+        "name": name,
+        "both": text.both(text.time(before), text.time(after)),
+        "part": text.part(delta, before),
+    }
+    change = say("build_time" if metric == "build" else "query_time", **slots)
     tactics = sum(any(one.what == "tactic" for one in row.changes) for row in rows)
     if metric == "build" and tactics:
-        change = f"{change}, {tactics} of {len(rows)} layers with another tactic"
-    floor = text.time(best.noise_ns or 0.0)
+        change = say("other_tactics", change=change, count=f"{tactics}", layers=f"{len(rows)}")
     if not any(value for one in figures for value in one.delta.values()) and not any(
         row.delta_ns for row in rows
     ):
-        return verdict, f"{change}: every figure is the same on both sides."
-    if best.level == "confirmed":
-        return verdict, f"{change}, confirmed over the runs."
-    if best.level == "likely":
-        assumed = "one run per side: run-to-run noise is assumed, not measured"
-        why = assumed if runs < 2 else "too few runs to confirm it"
-        return verdict, f"{change}, beyond the noise floor of {floor}; {why}."
-    if verdict == "no_change":
-        return verdict, f"{change}, within 1 %."
-    return verdict, f"{change}, within run-to-run noise (floor {floor})."
+        kind = "same"
+    elif best.level == "confirmed":
+        kind = "confirmed"
+    elif best.level == "likely":
+        kind = "one_run" if runs < 2 else "few"
+    else:
+        kind = "little" if verdict == "no_change" else "noise"
+    return verdict, say(f"figure_{kind}", change=change, floor=text.time(best.noise_ns or 0.0))
 
 
 def _warnings(
