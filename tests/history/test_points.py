@@ -114,6 +114,3 @@ def test_bundles_that_were_recorded_at_other_times_are_one_segment(result):
     assert segment.points == [0, 1, 2]
     assert segment.configuration == of_result(result, **WHEN).configuration
     assert segment.configuration["report"] == "compare"
-    old = msgspec.json.encode(made[0]).replace(b'"report"', b'"recorded":"[{\'run\'","report"')
-    assert b"recorded" in old
-    assert msgspec.json.decode(old, type=Point) == made[0], "a point of a store from before"

@@ -76,10 +76,6 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     captures: list[str] = []
     measures: Measures
 
-    def __post_init__(self) -> None:
-        # Points of before hold when each run of a bundle was recorded, which made each bundle another configuration.
-        self.configuration.pop("recorded", None)
-
 
 def of_result(result: Result, *, commit: str, time: str, program: str = "", pinned: str = "") -> Point:
     """The point of a comparison. A result that is not comparable has values, but no deltas."""
