@@ -6,8 +6,8 @@ import os
 import shutil
 import tempfile
 
-# As the command line sets it, before numpy is imported: the same last digits.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# As the command line sets them, before numpy and polars are imported: the same last digits.
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 
 from collections.abc import Sequence
 from contextlib import closing, suppress

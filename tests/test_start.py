@@ -50,10 +50,15 @@ def loaded(folder, *words) -> set[str]:
 
 @pytest.mark.parametrize(
     ("words", "given", "threads"),
-    [(("compare", "--help"), {}, "1"), (("compare", "--help"), {"OPENBLAS_NUM_THREADS": "4"}, "4"), (("capture", "--help"), {}, None)],
+    [
+        (("compare", "--help"), {}, ["1", "1"]),
+        (("compare", "--help"), {"OPENBLAS_NUM_THREADS": "4", "POLARS_MAX_THREADS": "2"}, ["4", "2"]),
+        (("capture", "--help"), {}, [None, None]),
+    ],
 )  # fmt: skip
-def test_one_thread_of_blas_but_in_what_is_captured(tmp_path, words, given, threads):
-    code = _CODE.replace("sorted(sys.modules)", "__import__('os').environ.get('OPENBLAS_NUM_THREADS')")
+def test_one_thread_of_blas_and_polars_but_in_what_is_captured(tmp_path, words, given, threads):
+    get = "[__import__('os').environ.get(f'{name}_THREADS') for name in ('OPENBLAS_NUM', 'POLARS_MAX')]"
+    code = _CODE.replace("sorted(sys.modules)", get)
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **given}
     subprocess.run([sys.executable, "-c", code, "-", *words], check=True, cwd=tmp_path, capture_output=True, env=env)  # fmt: skip
     assert json.loads((tmp_path / "loaded.json").read_text()) == threads

@@ -133,9 +133,10 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal has no letters for
     if sys.argv[1:2] not in (["capture"], ["bisect"]):  # what they start is another's program
-        # numpy and scipy each start a thread a processor, for products of small matrices whose last digit depends on how many
-        # there are. Before anything imports them.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # numpy and polars each start a thread a processor, for products and sums of small tables whose last digit depends on how
+        # many there are. Before anything imports them.
+        for threads in ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
+            os.environ.setdefault(threads, "1")
     # Nearly all objects that imports make stay: a tenth of a small comparison went into looking through them.
     gc.set_threshold(_OBJECTS)
     try:

@@ -438,14 +438,12 @@ def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:
 
 def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
     """The moments of one idle cell, the longest first."""
-    chosen = moments.filter(
-        pl.col("copy") == key.copy, pl.col("cause") == key.cause, pl.col("thread") == key.thread
-    )
+    where = {"copy": key.copy, "cause": key.cause, "thread": key.thread}
     if key.cause == "gil_wait":
-        chosen = chosen.filter(pl.col("holder") == key.holder, pl.col("holder_place") == key.where)
+        where |= {"holder": key.holder, "holder_place": key.where}
     elif key.cause != "gc":
-        chosen = chosen.filter(pl.col("place") == key.where)
-    return chosen.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+        where["place"] = key.where
+    return moments.filter(**where).sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
 def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:

@@ -483,13 +483,12 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
         "copies": ["copies"],
         "none": [],
     }
-    found = {}
-    for name, columns in options.items():
-        table = steps.select("rank", *columns).filter(pl.Series(mine))
-        code = table.select(pl.struct(pl.all()).rank("dense") - 1).to_series().to_numpy().astype(np.int64)
-        klass = np.zeros(len(steps), np.int64)
-        klass[mine] = code
-        found[name] = klass
+    own = steps.filter(pl.Series(mine)).select(
+        (pl.struct("rank", *columns).rank("dense") - 1).alias(name) for name, columns in options.items()
+    )
+    found = {name: np.zeros(len(steps), np.int64) for name in options}
+    for name, klass in found.items():
+        klass[mine] = own[name].to_numpy()
     return found
 
 

@@ -113,14 +113,8 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
     words: list[pl.Expr] = [pl.col("rank"), pl.col("device")]
     if labels:
         words += [pl.col("ctx_reqs"), *(half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
-    code = (
-        frame.steps.select(words)
-        .filter(pl.Series(mine))
-        .select(pl.struct(pl.all()).rank("dense") - 1)
-        .to_series()
-        .to_numpy()
-        .astype(np.int64)
-    )
+    own = frame.steps.filter(pl.Series(mine)).select(pl.struct(words).rank("dense") - 1)
+    code = own.to_series().to_numpy().astype(np.int64)
     found = np.full(len(mine), -1, np.int64)
     found[mine] = code
     return found, int(code.max(initial=-1)) + 1
