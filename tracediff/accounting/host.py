@@ -95,14 +95,14 @@ def _nested(calls: Calls, mine: slice) -> npt.NDArray[np.bool_]:
     return inside
 
 
-_RANGES = "SELECT rowid AS row, start_ns, end_ns FROM range WHERE tid = ?"
-
-
 def _inside(db: duckdb.DuckDBPyConnection, threads: dict[int, Thread], hosts: Hosts) -> dict[str, Ints]:
     """What of each range of a known thread are waits for the GIL, and CUDA calls outside of those: row (of `range`), wait_ns, call_ns."""
     parts = [np.empty((3, 0), np.int64)]
-    for tid in sorted(threads):
-        table, host = frame(db, _RANGES, [tid]), hosts.thread(tid)
+    every = frame(db, "SELECT tid, rowid AS row, start_ns, end_ns FROM range")
+    for (tid,), table in every.group_by("tid"):
+        if tid not in threads:
+            continue
+        host = hosts.thread(int(tid))
         ranges = Intervals(table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
         waits, calls = covered(ranges, host.gil_wait), covered(ranges, subtract(host.calls, host.gil_wait))
         parts.append(np.stack((table["row"].to_numpy(), waits, calls)))

@@ -9,11 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import polars as pl
 from msgspec.structs import replace
 
 from tracediff.errors import TracediffError
 from tracediff.formats import columnar, odd_rows
-from tracediff.formats.database import identifier, quoted, run_sql, sql
+from tracediff.formats.database import create_table, identifier, quoted, run_sql, sql
 from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
 from tracediff.formats.untrusted import open_export
 from tracediff.model import Note
@@ -105,6 +106,7 @@ def load(
 
 
 def _drop_staged(db: duckdb.DuckDBPyConnection) -> None:
+    """Drop what was read as it was, the environment of the recording among it."""
     for kind in ("view", "table"):
         for (name,) in db.execute(
             f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE starts_with({kind}_name, 'staged_')"
@@ -383,18 +385,13 @@ def load_metadata(
     if found:
         read = _from_folder if schema.relations else _from_file
         rows = read(db, path, table, spelled, schema)
-    name = identifier(f"staged_{table}")
-    declared = ", ".join(f"{identifier(column)} {kind}" for column, kind in columns.items())
-    db.execute(f"DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({declared})")
-    kinds = [columns[column] for column in found]
-    values = [[_read_as(kind, value) for kind, value in zip(kinds, row, strict=True)] for row in rows]
-    if values:
-        # in one statement, as text: a statement for each row, or a list as a parameter, takes a thousand times as long
-        lists = ", ".join(f"unnest(from_json(?, '[\"{kind}\"]'))" for kind in kinds)
-        db.execute(
-            f"INSERT INTO {name} ({', '.join(map(identifier, found))}) SELECT {lists}",
-            [json.dumps(column) for column in zip(*values, strict=True)],
-        )
+    values = {column: [_read_as(columns[column], row[at]) for row in rows] for at, column in enumerate(found)}
+    kinds = {"BIGINT": pl.Int64, "DOUBLE": pl.Float64, "VARCHAR": pl.String}
+    whole = {
+        column: pl.Series(values.get(column, [None] * len(rows)), dtype=kinds[kind])
+        for column, kind in columns.items()
+    }
+    create_table(db, f"staged_{table}", whole)
 
 
 def _from_file(
