@@ -197,7 +197,6 @@ _BODIES = {
     "ncu": _NCU, "vllm": _STACK, "sglang": _STACK,
     "mpirun": _MPIRUN, "srun": _SRUN, "client": 'note("client")', "trtllm-llmapi-launch": "os.execvp(args[0], args)",
     "trtexec": _TRTEXEC, "gptManagerBenchmark": 'note("gptManagerBenchmark")',
-    "gptSessionBenchmark": 'note("gptSessionBenchmark")',
 }  # fmt: skip
 
 

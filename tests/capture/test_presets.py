@@ -254,14 +254,16 @@ def test_every_label_of_transformers_is_a_function_that_nsys_is_given() -> None:
 
 
 @pytest.mark.slow
-def test_the_legacy_benchmarks(stand_ins: StandIns, tmp_path: Path) -> None:
+def test_the_benchmark_of_the_batch_manager(stand_ins: StandIns, tmp_path: Path) -> None:
     capture(tmp_path / "b", "gptManagerBenchmark --engine_dir E", preset="gptManagerBenchmark", steps="10-20")
     words = flags(stand_ins.calls("nsys")[0])
     assert "--capture-range-end=stop" in words
     assert "-e" not in words
     assert stand_ins.calls("gptManagerBenchmark")[0]["env"] == {"TLLM_GPTM_PROFILE_START_STOP": "10-20"}
-    data = capture(tmp_path / "s", "gptSessionBenchmark --engine_dir E", preset="gptSessionBenchmark")
-    assert stand_ins.calls("gptSessionBenchmark")[0]["env"] == {"TLLM_GPTS_PROFILE_START_STOP": "0,1"}
+    data = capture(
+        tmp_path / "s", "gptManagerBenchmark --engine_dir E", preset="gptManagerBenchmark", steps="0,1"
+    )
+    assert stand_ins.calls("gptManagerBenchmark")[2]["env"] == {"TLLM_GPTM_PROFILE_START_STOP": "0,1"}
     assert "--capture-range-end=repeat" in flags(stand_ins.calls("nsys")[2])
     assert data["runs"][0]["exports"] == ["report.1.sqlite", "report.2.sqlite"]
 

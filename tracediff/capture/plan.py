@@ -26,7 +26,7 @@ class Preset(msgspec.Struct, frozen=True):
     """The variable that makes the program call cudaProfilerStart and cudaProfilerStop around iterations."""
     default_steps: str | None = None
     takes: str = "A-B"
-    """How the program is told its iterations: `A-B` one range, `A-B,C-D` several, `A-B,N` or single ones, `N,M` single ones only."""
+    """How the program is told its iterations: `A-B` one range, `A-B,C-D` several, `A-B,N` or single ones."""
     capture_range: bool = True
     """Capture between cudaProfilerStart and cudaProfilerStop only (`-c cudaProfilerApi`)."""
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -104,10 +104,8 @@ _ROWS = (
         "--exportProfile={run}/profile.json", "--exportLayerInfo={run}/layers.json")}),
     # a script that uses transformers, from beginning to end
     Preset("hf", capture_range=False, fork=False, functions=True),
-    # C++ benchmarks: of the batch manager (populateIterationIndexes of cudaProfilerUtils: numbers and ranges), and of the session
-    # (populateMicrobatchIndexes: numbers alone, each a window; it reads 100-150 as the two numbers)
+    # the C++ benchmark of the batch manager (populateIterationIndexes of cudaProfilerUtils: numbers and ranges)
     Preset("gptManagerBenchmark", "TLLM_GPTM_PROFILE_START_STOP", "100-150", "A-B,N", program="gptManagerBenchmark"),
-    Preset("gptSessionBenchmark", "TLLM_GPTS_PROFILE_START_STOP", "0,1", "N,M", program="gptSessionBenchmark"),
 )  # fmt: skip
 PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
 
@@ -135,7 +133,6 @@ _TAKES = {
     "A-B": (r"R", "one range A-B with A below B", "--steps 100-150"),
     "A-B,C-D": (r"R(,R)*", "ranges A-B,C-D that rise", "--steps 100-150,300-350 (newer TensorRT-LLM rejects single numbers)"),
     "A-B,N": (r"(R|N)(,(R|N))*", "ranges A-B or single iterations that rise", "--steps 0,63,127 or 1-4,7-8"),
-    "N,M": (r"N(,N)*", "single iterations that rise", "--steps 0,1: this program takes no ranges"),
 }  # fmt: skip
 """`Preset.takes` -> its grammar, with R a range and N a number; what it is called; an example."""
 

@@ -130,7 +130,7 @@ Try it without a GPU (the host is real, a clock plays the GPU; pip install 'nvtx
 \b
 In a command, {run} stands for the folder of the run, {traffic_seed} for the seed of --same-traffic.
 Presets: any, torch, emulator, hf, vllm, sglang, trtllm-bench-throughput, trtllm-bench-latency,
-trtllm-llmapi, trtllm-serve, trtexec, gptManagerBenchmark, gptSessionBenchmark.
+trtllm-llmapi, trtllm-serve, trtexec, gptManagerBenchmark.
 """
 )
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
