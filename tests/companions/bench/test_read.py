@@ -295,6 +295,9 @@ def test_iteration_stats_as_json(tmp_path: Path) -> None:
     assert report.iterations == [Iteration(3)]
     path.write_text('{"iter": 3, "iterLatencyMS": 5.0}\n{"iter": 4, "iterLatencyMS": 7.0}\n')
     assert read(path).metrics["iteration_latency_mean_ms"].value == 6.0
+    path.write_text('{"iter": 3, "iterLatencyMS": null, "kvCacheStats": {"freeNumBlocks": 4}}\n')
+    untimed = read(path)
+    assert (values(untimed), slugs(untimed)) == ({"kv_cache_free_min_blocks": 4}, ["kpi-no-times"])
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def _first(values: Floats) -> int:
 FEW = 30  # iterations of a run
 FAR = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MOVED_MEAN = 0.02  # of the mean, by outliers
-RELATED = 0.3  # correlation of neighbours that the blocks do not cover
+RELATED = 0.3  # correlation of neighbours: above it few iterations count as independent
 RATIO = 5.0  # medians further apart may be one program timed in two ways
 
 
