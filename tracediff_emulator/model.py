@@ -115,7 +115,6 @@ class TorchDevice:
             self._kineto = TorchProfile(
                 file_of_rank(options.torch_profile, rank, options.tp), cuda=self._cuda
             )
-        self._quantize = self._quantization()
         self._act = self._activation()
         self._attend = self._attention()
         torch.set_grad_enabled(False)  # of this thread: the one that made the device runs it
@@ -206,19 +205,6 @@ class TorchDevice:
         torch.cuda.synchronize()
         return launchers
 
-    def _quantization(self) -> Callable[[Any], Any] | None:
-        """TensorRT-LLM's own quantisation kernel where it is asked for; its result is not used."""
-        if not self._o.trtllm_kernel:
-            return None
-        try:
-            importlib.import_module("trtllm_kernel")
-        except ImportError as error:
-            raise SystemExit(
-                f"mini_serve: --trtllm-kernel needs the package trtllm_kernel: {error}"
-            ) from error
-        quantize: Callable[[Any], Any] = self._torch.ops.trtllm.fp8_quantize_1x128
-        return quantize
-
     def _activation(self) -> Callable[[Any], Any]:
         if self._o.replace_kernel == "silu":
             module = importlib.import_module("tracediff_emulator.triton_silu")
@@ -248,8 +234,6 @@ class TorchDevice:
         o, f, w = self._o, self._f, self._w[index]
         with self._module(f"layers.{index}.self_attn"):
             h = f.layer_norm(x, (o.hidden,), self._norm, self._bias)
-            if self._quantize is not None:
-                self._quantize(h)
             if o.split_kernel:
                 q, k, v = f.linear(h, w["q"]), f.linear(h, w["k"]), f.linear(h, w["v"])
             else:

@@ -114,10 +114,6 @@ class Options:
         " another library's kernel", choices=("silu", "functor", "attention"),
     )  # fmt: skip
     more_kernels: int = _flag(_DEVICE, 0, "N more layer norms per step, spread over the layers", "N")
-    trtllm_kernel: bool = _flag(
-        _DEVICE, False, "a genuine TensorRT-LLM kernel in each layer: fp8_quantize_1x128, of the package trtllm_kernel"
-        " (pip install tokenspeed-trtllm-kernel)",
-    )  # fmt: skip
     sync_per_layer: bool = _flag(_DEVICE, False, "with --eager or --piecewise")
     h2d_bytes: int = _flag(_DEVICE, 0, "copied to the GPU each step", "N")
     h2d_overlap: bool = _flag(_DEVICE, False, "on a stream of its own")
@@ -179,7 +175,6 @@ def parse(argv: list[str] | None = None) -> Options:
     """Read the flags; a combination that cannot plant its cause is a usage error."""
     parser = _parser()
     o = Options(**vars(parser.parse_args(argv)))
-    no_gpu = o.cpu or o.dry_run
     refused = {
         "--sync-per-layer needs --eager or --piecewise: a graph cannot wait inside itself": o.sync_per_layer
         and o.mode == "graph",
@@ -190,8 +185,7 @@ def parse(argv: list[str] | None = None) -> Options:
         "--torch-profile needs torch and TLLM_PROFILE_START_STOP=A-B": o.torch_profile
         and (o.dry_run or len(o.profile_windows()) != 1),
         "--cpu goes with --eager and one rank": o.cpu and (o.mode != "eager" or o.tp > 1 or o.dry_run),
-        "--trtllm-kernel needs a GPU": o.trtllm_kernel and no_gpu,
-        "--alloc-bytes needs a GPU": o.alloc_bytes and no_gpu,
+        "--alloc-bytes needs a GPU": o.alloc_bytes and (o.cpu or o.dry_run),
         "--arrival-every, --slow-kernel and --layers start at 1": min(
             o.arrival_every, o.slow_kernel, o.layers
         )

@@ -48,7 +48,7 @@ def test_every_cause_has_a_flag() -> None:
         "--eager --work-us 95 --work-in _schedule --sleep-us 500 --sleep-in none --gc-every 5"
         " --gil-hog-us 300 --gil-hog-when hidden --other-thread-work-us 7 --fuse-gate-up --split-kernel"
         " --slow-kernel 3"
-        " --replace-kernel silu --more-kernels 16 --trtllm-kernel --sync-per-layer --h2d-bytes 1024 --h2d-overlap"
+        " --replace-kernel silu --more-kernels 16 --sync-per-layer --h2d-bytes 1024 --h2d-overlap"
         " --alloc-bytes 4096"
         " --arrival-every 12 --tp 2 --straggler-us 300 --straggler-rank 1 --label-generation 1"
     )
@@ -69,8 +69,6 @@ def test_every_cause_has_a_flag() -> None:
         "--dry-run --tp 2",
         "--cpu",
         "--arrival-every 0",
-        "--trtllm-kernel --dry-run",
-        "--trtllm-kernel --cpu --eager",
         "--alloc-bytes 1 --dry-run",
         "--work-in somewhere",
     ],
