@@ -61,3 +61,12 @@ def test_arguments_say_nothing() -> None:
     assert short(NCCL) == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     assert short("[memcpy HtoD]") == "[memcpy HtoD]"
     assert short("k(int)") == "k(int)"  # a letter alone is no name
+
+
+def test_of_kernels_that_do_not_fit_the_first_is_named() -> None:
+    """`reduce -> sum + 2 x count + scan` has 32 letters, `reduce -> sum + 2 more` 22."""
+    one = row("reduce")
+    several = replace(one, candidate=KernelSide(["sum", "count", "count", "scan"], 1.0, 10.0, 10.0))
+    assert kernels([several]) == kernels([several], 36) == ["reduce -> sum + 2 x count + scan"]
+    assert kernels([several], 30) == ["reduce -> sum + 2 more"]
+    assert len(kernels([several], 16)[0]) == 16

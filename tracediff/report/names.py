@@ -71,18 +71,22 @@ def both(before: str, after: str, width: int | None = None) -> str:
     return text if width is None else cut(text, width)
 
 
-def _one_side(side: KernelSide | None, shortened: bool) -> str:
-    return " + ".join(counted(short(name) if shortened else name for name in side.names)) if side else ""
+def _one_side(side: KernelSide | None, shortened: bool, first: bool = False) -> str:
+    """The kernels of a side; `first`: one of them, and how many more."""
+    names = counted(short(name) if shortened else name for name in side.names) if side else []
+    return " + ".join([names[0], f"{len(names) - 1} more"] if first and len(names) > 1 else names)
 
 
 def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> str:
-    """Name a kernel row: one name where both sides share it, else both with an arrow; both cut to `width`."""
+    """Name a kernel row: one name where both sides share it, else both with an arrow. Beyond `width` of several kernels the first, and both cut."""
     before, after = _one_side(row.baseline, shortened), _one_side(row.candidate, shortened)
     if before == after and shortened and row.match not in ("exact", "name"):
         full = _one_side(row.baseline, False), _one_side(row.candidate, False)
         if apart := _apart(*full):
             return cut(before, width - len(apart)) + apart if width else before + apart
-        before, after = full
+        before, after, shortened = *full, False
+    if width is not None and len(both(before, after)) > width:
+        before, after = (_one_side(side, shortened, first=True) for side in (row.baseline, row.candidate))
     return both(before, after, width)
 
 
