@@ -179,7 +179,7 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
     texts = (
         "" if noise else words.held(result, one),
         words.explains(one, result),
-        words.both_sides(one, scale, "->"),
+        "" if any(part.follows for part in one.parts) else words.both_sides(one, scale, "->"),
     )
     return [
         Cell(words.size(one, scale, words.unit(result)), one.delta_ns, values.tone(one.delta_ns, one.level)),

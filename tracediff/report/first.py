@@ -110,9 +110,8 @@ def what(result: Result) -> str:
     step = step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
         failed = _failed(result)
-        name, message = (failed.name, failed.message) if failed else ("checks", "")
         return say(
-            "checks", message=message, name=name, step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
+            "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
             candidate=candidate, **both | {"before": prose.time(observed.baseline_ns)},
         )  # fmt: skip
     slots = {
@@ -127,7 +126,10 @@ def what(result: Result) -> str:
     shares = phase.time_share if (phase := lead(result)) else None
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
-        slots["change"] = say("little_time", change=slots["change"], share=share)
+        every = units.change(result.step.delta_ns, result.step.baseline_ns)
+        slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
+    if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
+        slots["change"] = say("no_gpu_work", change=slots["change"])
     of = _of(result)
     if of != "mean":
         kernel = brief(short(result.verdict_facts.rung.kernel))
@@ -216,7 +218,8 @@ def reason(result: Result) -> str:
     """What a repeat would show, and the one thing that most limits belief in it."""
     observed = result.observed
     if result.verdict_facts.basis == "checks" and (failed := _failed(result)):
-        return say("failed", name=failed.name, baseline=failed.baseline, candidate=failed.candidate)
+        before = failed.baseline[:1].upper() + failed.baseline[1:]
+        return say("failed", baseline=before, candidate=failed.candidate)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = words.page_unit(result)

@@ -320,7 +320,7 @@ def _strata(report: Report) -> Section | None:
 
 
 def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
-    """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean."""
+    """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean; of sides that are not comparable their times alone."""
     made = table(report, "phases", lines, scale=words.page_unit(report), look="data cards", depth=2)
     change = next(at for at, head in enumerate(made.heads) if head.part == "change")
     listed = []
@@ -336,22 +336,20 @@ def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
         )
         for head in made.heads
     ]
-    return replace(made, rows=listed, heads=heads)
+    made = replace(made, rows=listed, heads=heads)
+    if report.verdict != "not_comparable":
+        return made
+    heads = [head if {head.text, head.part} & _TIMES else replace(head, look="judged") for head in heads]
+    return without(replace(made, heads=heads), "judged")
 
 
+_TIMES = {"Phase", "baseline", "candidate", "Steps", "Runs"}
 _PHASE_LOOKS = {"Verdict": "judged", **dict.fromkeys(("Of step time", "Steps", "Runs"), "page")}
 
 
 def phases_in_text(report: Result) -> Table:
-    """The same for text formats; of sides that are not comparable their times alone."""
-    made = phases(report, phase_table.main(report))
-    if report.verdict == "not_comparable":
-        kept = {"Phase", "baseline", "candidate"}
-        hidden = [
-            head if {head.text, head.part} & kept else replace(head, look="page") for head in made.heads
-        ]
-        made = replace(made, heads=hidden)
-    return replace(without(made, "page"), caption="")
+    """The same for text formats."""
+    return replace(without(phases(report, phase_table.main(report)), "page"), caption="")
 
 
 # Kernels

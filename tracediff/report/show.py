@@ -103,7 +103,8 @@ def _advice(report: Show) -> list[Section]:
 
 
 def _alerts(report: Show) -> list[Block]:
-    notes = [*workloads.left_out(report), *words.all_missing(report)]
+    missing = [words.missing(report, kind) for kind in words.KINDS if kind != "gc"]  # none may have run
+    notes = [*workloads.left_out(report), *filter(None, missing)]
     items: list[list[Span]] = [[text] for text in notes[:NAMED]]
     if more := notes[NAMED:]:
         items.append([Link(say("more", count=f"{len(more)}"), "capture")])

@@ -477,13 +477,13 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
 
 
 def parts_line(finding: Finding, scale: units.Scale) -> str:
-    """The parts in one line: `GEMM -22.2 us, silu +9.3 us; with it launch calls -108 us`."""
+    """The parts in one line: `GEMM -22.2 us, silu +9.3 us; comes with it: launch calls -108 us`."""
     rows = parts(finding, scale)
     both = (
         ", ".join(f"{row.what} {row.delta}" for row in rows if row.follows is follows)
         for follows in (False, True)
     )
-    return "; with it ".join(text for text in both if text)
+    return "; comes with it: ".join(text for text in both if text)
 
 
 def places(finding: Finding) -> list[tuple[str, str]]:

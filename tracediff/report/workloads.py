@@ -170,7 +170,8 @@ def mix_note(result: Result) -> str:
 
 def compared(result: Result) -> list[str]:
     """What the numbers speak of, and what they leave out; a sentence too where that is nothing."""
-    return [text for text in (step_share(result), *left_out(result)) if text] or [say("all_compared")]
+    said = [text for text in (step_share(result), *left_out(result)) if text]
+    return said or [say("all_compared")] * (result.verdict != "not_comparable")
 
 
 def step_share(result: Result) -> str:

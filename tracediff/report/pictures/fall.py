@@ -8,7 +8,7 @@ from tracediff.report.waterfall import NOISE, OTHERS, Bar, Waterfall
 
 TITLE = "Step-time waterfall"
 # narrow -> room for labels, both columns of figures, the last of them
-_ROOM = {False: (128.0, 140.0, 66.0), True: (112.0, 130.0, 70.0)}
+_ROOM = {False: (128.0, 150.0, 76.0), True: (112.0, 138.0, 78.0)}
 
 
 def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
