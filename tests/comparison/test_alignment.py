@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from tests.tiny import ROOT
-from tracediff.comparison.alignment import Alignment
-from tracediff.kernels.matching import OpKey, PhaseOps, match_kernels
+from tracediff.comparison.alignment import Alignment, kernel_pairs, match_kernels
+from tracediff.kernels.matching import Match, OpKey, PhaseOps
 from tracediff.query.reference import ALIGNED
 
 _WHERE = {"run": 0, "part": 0, "stratum": 0}
@@ -69,7 +69,7 @@ def only(row: dict[str, Any], *names: str) -> tuple:
 
 def test_every_file_is_a_view_or_part_of_one():
     files = {path.stem for path in (ROOT / "tracediff" / "comparison" / "sql").glob("*.sql")}
-    assert files == {*ALIGNED, "per_step"}
+    assert files == {*ALIGNED, "kernel_match", "per_step"}
 
 
 RANGES = table(
@@ -501,10 +501,38 @@ def test_payloads():
 # Kernels.
 
 
+def op(name: str, grid: str = "1,1,1") -> OpKey:
+    return OpKey(name, grid, "128,1,1")
+
+
 GEMM, TILED = (
-    OpKey(f"nvjet_sm90_tst_{tile}_4x1_v_bz_TNT", "1,1,1", "128,1,1")
-    for tile in ("64x16_64x16", "128x16_64x11")
+    op("nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"),
+    op("nvjet_sm90_tst_128x16_64x11_4x1_v_bz_TNT"),
 )  # one template
+NORM, SILU, FUSED = op("rms_norm"), op("silu"), op("norm_silu")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tier", "same"),
+    [
+        ([((NORM,), (NORM,))], "exact", (True, True, True)),
+        ([((NORM,), (op("rms_norm", "2,1,1"),))], "name", (False, True, True)),
+        ([((GEMM,), (TILED,))], "template", (False, False, True)),
+        ([((NORM,), (SILU,))], "sequence", (False, False, False)),
+        ([((NORM, SILU), (FUSED,))], "fused", (False, False, False)),
+        ([((FUSED,), (NORM, SILU))], "split", (False, False, False)),
+        ([((NORM,), ())], "removed", (None, None, None)),
+        ([((), (NORM,))], "added", (None, None, None)),
+        # the same two ops, each of which stands for the other: only their names are sure
+        ([((NORM,), (op("rms_norm", "2,1,1"),)), ((op("rms_norm", "2,1,1"),), (NORM,))], "name", (False, True, True)),
+    ],
+)  # fmt: skip
+def test_tiers_of_a_match(pairs, tier, same):
+    ops = [tuple(one for pair in pairs for one in pair[side]) for side in (0, 1)]
+    (row,) = rows(
+        "kernel_match", kernel_pair=kernel_pairs([Match("", 0.0, ops[0], ops[1], pairs=tuple(pairs))])
+    )
+    assert only(row, "match", "same_ops", "same_name", "same_template") == (tier, *same)
 
 
 def test_kernels_copies_and_the_structure_of_a_step():
@@ -517,11 +545,10 @@ def test_kernels_copies_and_the_structure_of_a_step():
     assert [row.match for row in matching.rows] == ["template", "exact", "exact"]
     gemm = [GEMM.name, TILED.name]
     tables = {
+        "kernel_pair": kernel_pairs(matching.rows),
         "kernel_row": pl.DataFrame({
             "row": [0, 1, 2], "kind": ["compute", "memcpy", "memcpy"], "baseline_names": [gemm[:1], [copy.name], [memset.name]],
             "candidate_names": [gemm[1:], [copy.name], [memset.name]], "changed_with": [0, -1, -1],
-            "match": [row.match for row in matching.rows], "confidence": [row.confidence for row in matching.rows],
-            **{f"same_{what}": [getattr(row.same, what) for row in matching.rows] for what in ("ops", "name", "template")},
         }),
         "kernel_sum": pl.DataFrame({
             "steps": [""] * 6, "row": [0, 0, 1, 1, 2, 2], "side": [0, 1] * 3, "count": [2.0, 2.0, 1.0, 2.0, 1.0, 1.0],

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, Used, match_kernels, tier
+from tracediff.comparison.alignment import match_kernels
+from tracediff.kernels.matching import MAX_SEQUENCE, OpKey, PhaseOps, Used
 
 GEMM_A = "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"
 GEMM_B = "nvjet_sm90_tst_128x16_64x11_4x1_v_bz_TNT"  # the same template, another tile
@@ -660,23 +661,3 @@ def test_a_kernel_whose_grid_grows_from_step_to_step_is_not_split_into_others():
             if row.match != "exact"
         }
         assert changed - {("name", "cat")} in ({("added", "copy")}, {("removed", "copy")})
-
-
-@pytest.mark.parametrize(
-    ("pairs", "name", "same"),
-    [
-        ([("norm", "norm")], "exact", (True, True, True)),
-        ([("norm", "norm@2")], "name", (False, True, True)),
-        ([(GEMM_A, GEMM_B)], "template", (False, False, True)),
-        ([("norm", "silu")], "sequence", (False, False, False)),
-        ([("norm silu", "norm_silu")], "fused", (False, False, False)),
-        ([("norm_silu", "norm silu")], "split", (False, False, False)),
-        ([("norm", "")], "removed", (None, None, None)),
-        ([("", "norm")], "added", (None, None, None)),
-        # the same two ops, each of which stands for the other: only their names are sure
-        ([("norm", "norm@2"), ("norm@2", "norm")], "name", (False, True, True)),
-    ],
-)
-def test_tiers_of_a_match(pairs, name, same):
-    ops = [tuple(tuple(keys(*side.split())) for side in pair) for pair in pairs]
-    assert tier(ops) == (name, same)

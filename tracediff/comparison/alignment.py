@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.formats.database import create_table, sql
+from tracediff.kernels.matching import Match, Matching, PhaseOps, normalise, pair_kernels
 
-_SHARED = ("aligned_kernel", "aligned_call", "aligned_range")  # other views are made of these
+_SHARED = ("kernel_match", "aligned_kernel", "aligned_call", "aligned_range")  # other views are made of these
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,  # of small tables a second one costs more than it saves; sums have the same bits every time
     "autoinstall_known_extensions": False,
@@ -74,3 +76,47 @@ class Alignment:
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
             return
         create_table(self._db, name, self._tables[name](), temporary=True)
+
+
+# Kernels: which op stands for which is Python's, for it takes the alignment of sequences; how sure a row is follows from its pairs.
+
+
+def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
+    """Match the ops of both sides (phase -> its ops), in tiers: see kernels/matching.py and sql/kernel_match.sql."""
+    found = pair_kernels(baseline, candidate)
+    tiers = Alignment({"kernel_pair": lambda: kernel_pairs(found.rows)}).rows("kernel_match")
+    rows = [
+        replace(row, match=tier["match"], confidence=tier["confidence"])
+        for row, tier in zip(found.rows, tiers, strict=True)
+    ]
+    return replace(found, rows=rows)
+
+
+_PAIR = {
+    "row": pl.Int64, "pair": pl.Int64, "side": pl.Int64, "number": pl.Int64, "name": pl.String, "grid": pl.String, "block": pl.String,
+    "template": pl.String,
+}  # fmt: skip
+
+
+def kernel_pairs(rows: Sequence[Match]) -> pl.DataFrame:
+    """The pairs of some rows: row, pair, side, number -> name, grid, block and template of one op."""
+    found = []
+    for number, row in enumerate(rows):
+        # where the names are the same, the templates are: most rows need none
+        same = {op.name for op in row.baseline} == {op.name for op in row.candidate}
+        for at, pair in enumerate(row.pairs):
+            for side, ops in enumerate(pair):
+                found += [
+                    (
+                        number,
+                        at,
+                        side,
+                        nth,
+                        op.name,
+                        op.grid,
+                        op.block,
+                        op.name if same else normalise(op.name),
+                    )
+                    for nth, op in enumerate(ops)
+                ]
+    return pl.DataFrame(found, schema=_PAIR, orient="row")

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints, float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
+from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.held import Counted, held, kinds_of
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.comparison.shown import FIRST
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used, match_kernels
+from tracediff.kernels.matching import Match, Matching, OpKey, PhaseOps, Used
 from tracediff.kernels.names import category, family, is_communication
 from tracediff.model import Evidence, KernelRow, KernelSide, KernelStratum, LaunchChange
 from tracediff.stats.noise import Estimate
@@ -68,8 +69,12 @@ class KernelCells(msgspec.Struct, frozen=True):
         return self.matching.rows
 
     def tables(self) -> dict[str, Callable[[], pl.DataFrame]]:
-        """What the aligned views of kernels read: what every row is, and what each side has of it per step."""
-        return {"kernel_row": self._described, "kernel_sum": self._summed}
+        """What the aligned views of kernels read: the pairs of every row, what it is, and what each side has of it per step."""
+        return {
+            "kernel_pair": lambda: kernel_pairs(self.rows),
+            "kernel_row": self._described,
+            "kernel_sum": self._summed,
+        }
 
     def _summed(self) -> pl.DataFrame:
         size = len(self.rows)
@@ -85,21 +90,20 @@ class KernelCells(msgspec.Struct, frozen=True):
         )
 
     def _described(self) -> pl.DataFrame:
-        rows = [
-            (
-                row, kind, one.match, one.confidence, *one.same, one.block,
-                *(list(dict.fromkeys(op.name for op in ops)) for ops in (one.baseline, one.candidate)),
-            )
-            for row, (kind, one) in enumerate(zip(self.kinds, self.rows, strict=True))
-        ]  # fmt: skip
-        return pl.DataFrame(rows, schema=_ROW, orient="row")
+        names = [
+            [list(dict.fromkeys(op.name for op in ops)) for ops in (one.baseline, one.candidate)]
+            for one in self.rows
+        ]
+        kinds = {
+            "row": range(len(self.rows)), "kind": self.kinds, "baseline_names": [one for one, _ in names], "candidate_names": [one for _, one in names],
+            "changed_with": [one.block for one in self.rows],
+        }  # fmt: skip
+        lists = {"baseline_names": pl.List(pl.String), "candidate_names": pl.List(pl.String)}
+        return pl.DataFrame(
+            kinds, schema={"row": pl.Int64, "kind": pl.String, **lists, "changed_with": pl.Int64}
+        )
 
 
-_ROW: dict[str, pl.DataType | type[pl.DataType]] = {
-    "row": pl.Int64, "kind": pl.String, "match": pl.String, "confidence": pl.Float64,
-    **{f"same_{what}": pl.Boolean for what in ("ops", "name", "template")}, "changed_with": pl.Int64,
-    "baseline_names": pl.List(pl.String), "candidate_names": pl.List(pl.String),
-}  # fmt: skip
 _SUMS = ("count", "wall_ns", "share_ns")
 _SUM = {"row": pl.Int64, "side": pl.Int64, **dict.fromkeys(_SUMS, pl.Float64)}
 

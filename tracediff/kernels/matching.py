@@ -79,21 +79,10 @@ class PhaseOps(NamedTuple):
 _NOTHING = PhaseOps({}, ())
 
 
-class Same(NamedTuple):
-    """Whether both sides of a row have the same; None where one side has none.
-
-    ops: by name, grid and block, each of which stands for itself; template: names without what a compiler chooses.
-    """
-
-    ops: bool | None = None
-    name: bool | None = None
-    template: bool | None = None
-
-
 class Match(msgspec.Struct, frozen=True):
     """One row of the kernel table: these ops of the baseline are those of the candidate.
 
-    match, confidence: see `tier`. The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
+    The most used op of a side comes first; ops that one op replaces stand as often as it replaces them.
     block: rows that changed between the same two anchors share a number >= 0; -1: unchanged, or outside the sequences.
     main: the ops that stand for the others where a row has many variants: those of its most used pair.
     pairs: what stands for what, as sequences were aligned.
@@ -106,7 +95,6 @@ class Match(msgspec.Struct, frozen=True):
     block: int = -1
     main: Pair = ((), ())
     pairs: tuple[Pair, ...] = ()
-    same: Same = Same()
 
 
 class Matching(msgspec.Struct, frozen=True):
@@ -117,39 +105,8 @@ class Matching(msgspec.Struct, frozen=True):
     candidate: Shares
 
 
-# How sure a match is, 0 to 1.
-CONFIDENCE = {
-    "exact": 1.0, "name": 0.95, "template": 0.85, "added": 0.8, "removed": 0.8, "fused": 0.7, "split": 0.7, "sequence": 0.65,
-}  # fmt: skip
-
-
-def tier(pairs: Sequence[Pair]) -> tuple[str, Same]:
-    """How the ops of a row match, by what both sides have in common.
-
-    exact, name, template, fused (several ops into one), split (one into several), sequence (only the place is the same), added, removed.
-    """
-    one, other = ({op for pair in pairs for op in pair[side]} for side in (0, 1))
-    if not one or not other:
-        return "removed" if one else "added", Same()
-    replaced = [pair for pair in pairs if all(pair)]
-    names = [{op.name for op in ops} for ops in (one, other)]
-    same = Same(
-        one == other and all(before == after for before, after in replaced),
-        names[0] == names[1],
-        names[0] == names[1] or set(map(normalise, names[0])) == set(map(normalise, names[1])),
-    )
-    tiers = {
-        "exact": same.ops,
-        "name": same.name,
-        "fused": any(len(before) > 1 for before, _ in replaced),
-        "split": any(len(after) > 1 for _, after in replaced),
-        "template": same.template,
-    }
-    return next((name for name, holds in tiers.items() if holds), "sequence"), same
-
-
-def match_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
-    """Match the ops of both sides.
+def pair_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, PhaseOps]) -> Matching:
+    """Pair the ops of both sides, in rows without a tier: comparison/alignment.py:match_kernels says how sure each is.
 
     Arguments: phase -> its ops. Of the sequences the `MOST_SEQUENCES` of most steps count, in whatever order they come.
     """
@@ -507,8 +464,7 @@ class _Books:
             key=lambda pair: (weights[0][pair] + weights[1][pair], sorted(pair)),
             default=(parts[0][0] if one else (), parts[1][0] if other else ()),
         )
-        match, same = tier(pairs)
-        return Match(match, CONFIDENCE[match], one, other, main=main, pairs=tuple(pairs), same=same)
+        return Match("", 0.0, one, other, main=main, pairs=tuple(pairs))
 
     def _weight(self, side: int, pair: Pair) -> int:
         return sum(self.uses[side].get(op, Counter())[pair] for op in set(pair[side]))

@@ -16,7 +16,8 @@ from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuMissing, NcuReason, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, METRICS, Launch, Profile
 from tracediff.companions.ncu.reasons import CLEAR_CHANGE, bound, factors, limits, reasons
-from tracediff.kernels.matching import Match, OpKey, PhaseOps, match_kernels, normalise
+from tracediff.comparison.alignment import match_kernels
+from tracediff.kernels.matching import Match, OpKey, PhaseOps, normalise
 from tracediff.kernels.names import category
 from tracediff.model import KernelRow, Note
 from tracediff.report.grammar import say

@@ -26,9 +26,9 @@ WITH per_row AS (
     FROM kernel_sum GROUP BY steps, "row"
 )
 SELECT
-    steps, s.row, r.kind, r.match, r.confidence, r.same_ops, r.same_name, r.same_template, r.changed_with, r.baseline_names,
+    steps, s.row, r.kind, m.match, m.confidence, m.same_ops, m.same_name, m.same_template, r.changed_with, r.baseline_names,
     r.candidate_names, baseline_count, baseline_wall_ns, baseline_ns, candidate_count, candidate_wall_ns, candidate_ns,
     candidate_ns - baseline_ns AS delta_ns
-FROM per_row AS s JOIN kernel_row AS r ON r.row = s.row
+FROM per_row AS s JOIN kernel_row AS r ON r.row = s.row JOIN kernel_match AS m ON m.row = s.row
 WHERE baseline_count > 0 OR candidate_count > 0
 ORDER BY steps, coalesce(abs(delta_ns), 0) DESC, s.row;
