@@ -143,7 +143,7 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
     host_work  stratum, thread, place, gil (a wait for the GIL), call ('' none), mpi (the call is one of MPI), off_cpu -> idle ns of host work
     memory     stratum, kind -> allocations, bytes, frees, freed_bytes
     memory_peaks kind -> bytes, least: the most and the least that one process had on one device at once within the steps
-    gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `reduce_metrics`
+    gpu_metrics stratum, rank, device, metric, unit, state -> samples, sum, refused (values that cannot be), see `system.metric_tables`
     gpu_sampling rank, device -> gpu (null: cannot be told), interval_ns, unread (metrics whose scale is unknown)
     active_windows stratum, thread -> windows: the steps in which threads of a role worked, see `walk.active_windows`
     strata     stratum, phase, ctx_reqs, ctx_tokens, gen_reqs, steps

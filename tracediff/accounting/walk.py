@@ -7,8 +7,8 @@ A gap of a device ends with an op; A is the call that launched it, T the thread 
     before that      what T was doing: gc > gil_wait > launch_api > host_sync > host_api > host_work;
                      inside A itself a blocking or unusual call counts as launch_api, it was launching
     unattributed     the op has no launching call
-Pieces of a gap tile it exactly. The same in SQL, to be read: accounting/sql/06_range.sql to 09_gil.sql. Arrays here, for the walk in SQL takes
-ten times as long; states and pieces are made a block of gaps at a time, for those of a long capture do not fit into memory.
+Pieces of a gap tile it exactly. They are made of arrays, for in SQL the walk takes ten times as long, and a block of gaps at a time, for
+states and pieces of a long capture do not fit into memory.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ STAGED: dict[str, dict[str, str]] = {
     },
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": {
         "start": "BIGINT", "end": "BIGINT", "deviceId": "BIGINT", "streamId": "BIGINT",
-        "correlationId": "BIGINT", "globalPid": "BIGINT", "graphId": "BIGINT",
+        "correlationId": "BIGINT", "globalPid": "BIGINT",
     },
     "CUPTI_ACTIVITY_KIND_RUNTIME": {
         "start": "BIGINT", "end": "BIGINT", "globalTid": "BIGINT", "correlationId": "BIGINT", "nameId": "BIGINT",
@@ -57,7 +57,7 @@ STAGED: dict[str, dict[str, str]] = {
     "ANALYSIS_DETAILS": {"duration": "BIGINT"},
     "TARGET_INFO_GPU": {
         "id": "BIGINT", "deviceId": "BIGINT", "cuDevice": "BIGINT", "name": "VARCHAR", "smCount": "BIGINT",
-        "clockRate": "BIGINT", "totalMemory": "BIGINT", "memoryBandwidth": "BIGINT",
+        "clockRate": "BIGINT", "totalMemory": "BIGINT",
     },
 }  # fmt: skip
 
@@ -87,7 +87,7 @@ SYSTEM: dict[str, dict[str, str]] = {
 }  # fmt: skip
 READ = {**STAGED, **SYSTEM}
 
-# Small tables, which hold what users and machines wrote: see metadata.py.
+# Small tables, which hold what users and machines wrote: see `nsys.load_metadata`.
 METADATA = frozenset({
     "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU",
     "TARGET_INFO_GPU_METRICS", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_SESSION_START_TIME", "ThreadNames", "ANALYSIS_DETAILS",

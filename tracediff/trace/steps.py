@@ -1,8 +1,8 @@
 """Steps of a capture: which NVTX ranges are step labels, and the host window of each step.
 
 A step's host window is [label start, next label start) on the label's thread. Sources are tried in this
-order: `--step-regex`, the labels of known stacks (labels), the family of ranges with the best evidence
-(evidence), the work that repeats (inference). A label that each process says once is one step: [start, end).
+order: `--step-regex`, the labels of known stacks and the family of ranges with the best evidence (labels),
+the work that repeats (inference). A label that each process says once is one step: [start, end).
 """
 
 from __future__ import annotations
