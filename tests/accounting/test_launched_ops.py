@@ -121,6 +121,23 @@ def test_making_a_graph_and_loading_code_is_part_of_the_start(tmp_path, call: st
     assert reduced(trace, tmp_path).periods["start_up"].to_list() == [True, False, start, False]
 
 
+@pytest.mark.parametrize(
+    ("loading", "start"),
+    [
+        ([0, 2, 4, 6], [0]),  # a program that compiles anew in each second step
+        ([2, 4, 6], [0, 2, 4, 6]),  # two equal distances may be chance
+        ([1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]),  # a warm-up goes on from step to step
+        ([1, 3, 5, 7, 8], [0, 8]),  # what comes between them is a first use all the same
+    ],
+)
+def test_code_that_is_loaded_at_a_regular_distance_is_no_start(tmp_path, loading: list[int], start: list[int]):
+    """Each load in the middle of its step; the first step of a capture is a start in any case."""
+    trace = steps(*["a"] * 10)
+    for number in loading:
+        trace.api(100, "cuModuleLoadData", 1000 * number + 500, 1000 * number + 600)
+    assert [at for at, new in enumerate(reduced(trace, tmp_path).periods["start_up"]) if new] == start
+
+
 def test_each_rank_has_first_occurrences_of_its_own(tmp_path):
     trace = steps("a", "a b", "a", "a")
     steps("a", "a", "a b", "a", trace=trace.process(200), pid=200)

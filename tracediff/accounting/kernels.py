@@ -194,6 +194,8 @@ def new_kernels(timeline: Timeline, swept: list[Sweep]) -> npt.NDArray[np.bool_]
 # Calls that load code or make CUDA graphs: a program does not repeat them.
 CODE_LOADS, GRAPHS_MADE = "ModuleLoad|LibraryLoad|FuncLoad", "GraphInstantiate|BeginCapture"
 _LOADS = re.compile(f"{CODE_LOADS}|{GRAPHS_MADE}")
+# Three equal distances are a rule, two may be chance; of four one may be cut by something else.
+_DISTANCES, _NEARLY = 3, 0.75
 
 
 def loading_periods(timeline: Timeline, windows: Windows, threads: Collection[int]) -> Ints:
@@ -209,6 +211,25 @@ def loading_periods(timeline: Timeline, windows: Windows, threads: Collection[in
             found.append(windows.period(tid >> 24 & 0xFFFFFF, start).astype(np.int64))
     periods = np.unique(np.concatenate(found))
     return periods[periods >= 0]
+
+
+def first_uses(loading: Ints) -> Ints:
+    """Of periods that load code, ascending, those that do so for once: what comes at a regular distance is done again and again, and no start."""
+    every = regular(np.diff(loading))
+    return (
+        loading[~(np.isin(loading + every, loading) | np.isin(loading - every, loading))]
+        if every
+        else loading
+    )
+
+
+def regular(distances: Ints) -> int:
+    """The distance that nearly all have, beyond the next; 0: none."""
+    if len(distances) < _DISTANCES:
+        return 0
+    values, counts = np.unique(distances, return_counts=True)
+    most = int(values[counts.argmax()])
+    return most if most > 1 and counts.max() >= _NEARLY * len(distances) else 0
 
 
 def common_sequences(

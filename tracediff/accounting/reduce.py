@@ -18,6 +18,7 @@ from tracediff.accounting.kernels import (
     collective_waits,
     common_sequences,
     communicators,
+    first_uses,
     launch_table,
     layer_tables,
     loading_periods,
@@ -103,7 +104,8 @@ def _measure(
     kernels = pl.concat(sums).drop("graph")
     periods = _with_classes(periods, kernels, timeline.keys)
     windows = host_windows(periods, timeline.units[0].pid, threads, unmeasured)
-    loads = pl.col("period").is_in(loading_periods(timeline, windows, threads)).any().over(_STEP)
+    once = first_uses(loading_periods(timeline, windows, threads))
+    loads = pl.col("period").is_in(once).any().over(_STEP)
     periods, strata = _with_strata(
         periods.with_columns(start_up=pl.lit(new_kernels(timeline, swept)) | loads)
     )

@@ -10,6 +10,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
+from tracediff.accounting.kernels import regular
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
@@ -18,7 +19,7 @@ from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
-from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, RUNS_TELL
+from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
 # Of the typical step: what is longer by less does not stop. At a half, planted stops of 8.0 ms in steps of 16.1 ms are missed.
@@ -152,12 +153,3 @@ def _period(steps: pl.DataFrame, inside: Bools, stops: Ints) -> int:
     chosen = steps[stops.tolist()].select(*of, "start_ns").join(own, on=[*of, "start_ns"], how="left")
     ahead = chosen.sort(*of, "place").select(ahead=pl.col("place").diff().over(of)).to_series()
     return regular(ahead.drop_nulls().to_numpy())
-
-
-def regular(distances: Ints) -> int:
-    """The distance that nearly all have; 0: none."""
-    if len(distances) < RUNS_TELL:
-        return 0
-    values, counts = np.unique(distances, return_counts=True)
-    most = int(values[counts.argmax()])
-    return most if most > 1 and counts.max() >= NEARLY * len(distances) else 0

@@ -71,7 +71,7 @@ _DTYPES = (
     ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
     ("tf32", re.compile(r"tf32")),
     ("fp64", re.compile(r"double|dgemm|f64")),
-    ("fp32", re.compile(r"float(?!8|16)|sgemm|f32|ffma|fp32")),
+    ("fp32", re.compile(r"float(?!8|16)|sgemm(?!<)|f32|ffma|fp32")),
 )
 
 
@@ -268,6 +268,8 @@ def _rows_of(
     found = held.differs & _material(frame, items, held) if frame.once else held.differs
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, items[at])]
     whole: set[_Item] = {item for at in changed if not (item := items[at]).thread}
+    # ranges about the kernels of old, such as those of a profiler left on, launch none anew
+    moved = total is not None and bool(held.constant[total] and not held.differs[total])
     launched = [at for at in changed if items[at].kind == "launched" and not items[at].thread]
     all_in = [at for at in launched if total is not None and _same(held, at, total)]
     for at in changed:
@@ -281,7 +283,7 @@ def _rows_of(
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
         elif item.kind == "launched":
-            if item.name and not item.thread:
+            if item.name and not item.thread and not moved:
                 yield row(at, "kernels", name="", range=item.name)
         elif item.kind == "kernels":
             where = items[all_in[0]].name if all_in else ""
