@@ -297,7 +297,11 @@ class Describe:
             explained=one.score,
             differs=self.differs(one),
             names=frozenset(short(op.name, 60) for op in ops),
-            leading=frozenset(short(op.name, 60) for op in (*leading.baseline, *leading.candidate)),
+            leading=frozenset(
+                replaced.partition(" -> ")[0].split(" + ")
+            )  # what went is what the change is about
+            if replaced
+            else frozenset(short(op.name, 60) for op in (*leading.baseline, *leading.candidate)),
             kinds=frozenset(category(op.name) for op in (*leading.baseline, *leading.candidate)),
         )
 
@@ -501,20 +505,22 @@ def replacement(parts: Sequence[FindingPart]) -> str:
 
     What came again under its name, with other arguments or types, replaces nothing.
     """
-    went = [one for one in parts if one.count_candidate == 0 and one.count_baseline]
-    came = [one for one in parts if one.count_baseline == 0 and one.count_candidate]
-    again = {one.where.kernel for one in went} & {one.where.kernel for one in came}
-    went, came = ([one for one in side if one.where.kernel not in again] for side in (went, came))
-    sizes = [sum(abs(one.delta_ns) for one in side) for side in (went, came)]
+    went: dict[str, float] = {}
+    came: dict[str, float] = {}
+    for one in parts:
+        before, _, after = (one.where.kernel or "").partition(" -> ")
+        if after:  # one row of two names
+            went[before] = went.get(before, 0.0) - sum(gain for gain in one.of.values() if gain < 0)
+            came[after] = came.get(after, 0.0) + sum(gain for gain in one.of.values() if gain > 0)
+        elif one.count_candidate == 0 or one.count_baseline == 0:
+            side = went if one.count_baseline else came
+            side[before] = side.get(before, 0.0) + abs(one.delta_ns)
+    again = went.keys() & came.keys()
+    sides = [{name: ns for name, ns in side.items() if name not in again} for side in (went, came)]
+    sizes = [sum(side.values()) for side in sides]
     if not min(sizes) or min(sizes) < LITTLE * max(sizes):
         return ""
-    before, after = (
-        " + ".join(
-            dict.fromkeys(one.where.kernel or "" for one in sorted(side, key=lambda one: -abs(one.delta_ns)))
-        )
-        for side in (went, came)
-    )
-    return f"{before} -> {after}"
+    return " -> ".join(" + ".join(sorted(side, key=lambda name, of=side: -of[name])) for side in sides)
 
 
 def kernel_text(match: Match) -> str:
