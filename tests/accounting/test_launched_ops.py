@@ -130,7 +130,9 @@ def test_making_a_graph_and_loading_code_is_part_of_the_start(tmp_path, call: st
         ([1, 3, 5, 7, 8], [0, 8]),  # what comes between them is a first use all the same
     ],
 )
-def test_code_that_is_loaded_at_a_regular_distance_is_no_start(tmp_path, loading: list[int], start: list[int]):
+def test_code_that_is_loaded_at_a_regular_distance_is_no_start(
+    tmp_path, loading: list[int], start: list[int]
+):
     """Each load in the middle of its step; the first step of a capture is a start in any case."""
     trace = steps(*["a"] * 10)
     for number in loading:

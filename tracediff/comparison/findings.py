@@ -273,6 +273,9 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     # most of the launches that changed; where others have them, the step launches more or fewer of many kernels
     if changed * _SIGN[one.cause] > 0 and own / changed >= MOSTLY:
         return replace(one, count=(before, after))
+    if replaced := replacement(every):
+        facts, where = replace(one.facts, match="replaced"), replace(one.where, kernel=replaced)
+        return replace(one, cause="kernel_time", where=where, facts=facts, count=None)
     most = max(every, key=lambda part: (part.delta_ns * one.judged.delta, part.where.kernel or ""))
     facts, where = replace(one.facts, match=""), replace(one.where, kernel=most.where.kernel)
     if _gain(most) * changed > 0 and changed * one.judged.delta > 0:
