@@ -64,6 +64,11 @@ class Counted(msgspec.Struct, frozen=True):
     kinds: list[Ints]
     rows: pl.DataFrame
 
+    def has(self, item: int) -> npt.NDArray[np.bool_]:
+        """Whether each row of `Frame.steps` has any of an item."""
+        those = self.rows.filter(pl.col("item") == item)["kind"].to_numpy()
+        return np.any([np.isin(kind, those) for kind in self.kinds], axis=0)
+
 
 def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFrame]:
     """Of each step (below `many`, in column `of`) its kind, which steps with the same rows share; and the rows of one step a kind, with `kind` for `of`."""

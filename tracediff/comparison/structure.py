@@ -12,6 +12,7 @@ Which counts are facts: comparison/held.py.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.intervals import Ints
-from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE
+from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE, regular
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
@@ -99,7 +100,7 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
         facts = held(frame, phase, counted, len(items))
         if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
             peaks = () if rows else _peaks(sides, frame, phase.phase, facts)
-            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts), *peaks], key=_rank)
+            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts, counted), *peaks], key=_rank)
     return rows
 
 
@@ -241,7 +242,7 @@ _Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a k
 
 
 def _rows_of(
-    sides: Sequence[Side], frame: Frame, phase: str, items: list[_Item], held: Held
+    sides: Sequence[Side], frame: Frame, phase: str, items: list[_Item], held: Held, counted: Counted
 ) -> Iterator[StructureRow]:
     certain = min(held.steps) >= CERTAIN
     place = {item: at for at, item in enumerate(items)}
@@ -300,7 +301,7 @@ def _rows_of(
             yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(items, held, place, row)
     yield from made_of
-    yield from _rates(frame, phase, items, held, threads, certain=certain, collected=all(collected))
+    yield from _rates(frame, phase, items, held, counted, threads, certain=certain, collected=all(collected))
 
 
 def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, object]) -> StructureRow:
@@ -524,25 +525,36 @@ def data_type(kernel: str) -> str:
     return min(found)[1] if found else ""
 
 
+def _regularly(frame: Frame, phase: str, there: npt.NDArray[np.bool_]) -> bool:
+    """Whether what one side alone has comes at a regular distance of steps of a phase."""
+    mine = (frame.steps["phase"] == phase).to_numpy()
+    sides = frame.steps["side"].to_numpy()[mine]
+    return any(regular(np.diff(np.flatnonzero(there[mine][sides == one]))) for one in (0, 1))
+
+
 def _rates(
     frame: Frame,
     phase: str,
     items: list[_Item],
     held: Held,
+    counted: Counted,
     threads: dict[_Item, str],
     *,
     certain: bool,
     collected: bool,
 ) -> Iterator[StructureRow]:
-    """What happens now and then: more steps of one side have any."""
+    """What happens now and then: more steps of one side have any, or those of one side alone at a regular distance."""
     if frame.once:
         return
+
+    def chance(at: int) -> float:
+        (none, of_none), (some, of) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
+        if not none and some >= LEAST and _regularly(frame, phase, counted.has(at)):
+            return of**2 / (2 * (some - 1)) / math.comb(of, some)  # of all ways to lie, those at one distance
+        return fisher_exact(some, of, none, of_none)
+
     tested = {
-        kind: [
-            (fisher_exact(int(held.any[0, at]), held.steps[0], int(held.any[1, at]), held.steps[1]), at)
-            for at, item in enumerate(items)
-            if item.kind == kind and not item.thread
-        ]
+        kind: [(chance(at), at) for at, item in enumerate(items) if item.kind == kind and not item.thread]
         for kind in _RATES
     }
     functions = sum(len(tests) for tests in tested.values())

@@ -86,7 +86,7 @@ def untraced(result: Result, finding: Finding) -> str:
     """What to look for where a cause is in regular stops of the candidate, and no collection was traced that they could be; else empty."""
     stops, traced = result.observed.stops, result.coverage.candidate.get("gc") == "captured"
     first = [one.finding for one in result.observed.parts[:1]]
-    if traced or stops is None or not stops.every or stops.side != "candidate":
+    if traced or finding.facts.code_loads or stops is None or not stops.every or stops.side != "candidate":
         return ""
     if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
         return ""
