@@ -335,6 +335,8 @@ def test_a_row_of_two_names_goes_and_comes():
     back = part("w8a16", -90.0, 6, 0)
     assert replacement([back, row]) == "w8a16 -> dequant"
     assert replacement([part("w8a16", 90.0, 0, 6), row]) == ""  # it came back with other arguments
+    other = msgspec.structs.replace(part("a -> b", 10.0, 6, 6), of={"a": -10.0, "b": 20.0})
+    assert replacement([other, row]) == ""  # each has a partner
 
 
 def test_kernels_replace_others_where_some_go_and_others_come():

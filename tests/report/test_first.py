@@ -805,7 +805,7 @@ def test_nulls_claim_nothing(name: str) -> None:
         (
             "host_work",
             {"facts": m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 0.0, 1.0))},
-            "find what loads code in every step",
+            "find what loads code anew",
         ),
         (
             "host_work",

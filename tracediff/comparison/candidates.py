@@ -503,16 +503,18 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
 def replacement(parts: Sequence[FindingPart]) -> str:
     """`a -> b + c` where kernels went and others came in their stead, the longest first; else empty.
 
-    What came again under its name, with other arguments or types, replaces nothing.
+    What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
+    have each a partner, they take another time.
     """
     went: dict[str, float] = {}
     came: dict[str, float] = {}
-    for one in parts:
-        before, _, after = (one.where.kernel or "").partition(" -> ")
-        if after:  # one row of two names
+    names = [(one, *(one.where.kernel or "").partition(" -> ")[::2]) for one in parts]
+    single = len({before for one, before, after in names if after or one.count_candidate == 0}) == 1
+    for one, before, after in names:
+        if after and single:
             went[before] = went.get(before, 0.0) - sum(gain for gain in one.of.values() if gain < 0)
             came[after] = came.get(after, 0.0) + sum(gain for gain in one.of.values() if gain > 0)
-        elif one.count_candidate == 0 or one.count_baseline == 0:
+        elif not after and (one.count_candidate == 0 or one.count_baseline == 0):
             side = went if one.count_baseline else came
             side[before] = side.get(before, 0.0) + abs(one.delta_ns)
     again = went.keys() & came.keys()

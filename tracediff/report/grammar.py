@@ -84,7 +84,7 @@ PATTERNS: dict[str, str] = {
     "advise_awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
     "advise_synchronises": "find the call {place} and remove the synchronisation or move it off the step's path",
     "advise_awaits_peer": "while the thread waits {place}, {peer} {doing}: shorten that, or overlap it with the step",
-    "advise_code_loads": "find what loads code in every step (a plan for each new shape): warm these shapes up, or keep what was loaded",
+    "advise_code_loads": "find what loads code anew (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "advise_one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "advise_pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
     "advise_migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
