@@ -271,6 +271,12 @@ def test_no_range_has_more_kernels_than_on_a_side_without_ranges(tmp_path):
     assert not [row for row in compare(one, other).structure if row.range]
 
 
+def test_ranges_about_the_same_kernels_launch_no_others(tmp_path):
+    """A profiler's range takes one of two kernels over from the label: as many run in the step."""
+    (row,) = rows(tmp_path, [kernel(), kernel("norm")], [kernel(), kernel("norm", text="aten::norm")])
+    assert told(row) == ("ranges", "aten::norm", 0, 1)
+
+
 def test_graphs_say_of_how_many_kernels(tmp_path):
     row, *_ = rows(
         tmp_path, [kernel(), kernel("norm"), kernel("head")], [graph("gemm", "norm"), kernel("head")]
@@ -394,6 +400,20 @@ def test_what_happens_now_and_then_is_a_rate(tmp_path):
     assert compare(one, rarely).structure == []
 
 
+def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_path):
+    """Code is loaded in steps 5, 11, 17, 23 and 29 of 30: five steps lie so in 30^2 / (2 * 4) of 142,506 ways, at most."""
+    one = side(tmp_path / "one", 31, lambda _: [kernel()])
+    load = call("cuModuleLoadData")
+    other = side(tmp_path / "other", 31, lambda n: [kernel(), *([load] if n % 6 == 5 else [])])
+    (row,) = [row for row in compare(one, other).structure if row.kind == "code_loads"]
+    assert (row.rate, row.baseline_any, row.candidate_any) == (True, 0, 5)
+    assert row.p_value == pytest.approx(112.5 / 142_506)
+    now_and_then = side(
+        tmp_path / "then", 31, lambda n: [kernel(), *([load] if n in (5, 9, 17, 18, 29) else [])]
+    )
+    assert not [row for row in compare(one, now_and_then).structure if row.kind == "code_loads"]
+
+
 def test_collections_that_one_side_may_not_have_recorded_are_not_certain(tmp_path):
     (row,) = rows(tmp_path, [kernel()], [kernel(), collection()])
     assert (row.baseline, row.candidate, row.certain) == (0, 1, False)
@@ -430,6 +450,7 @@ def test_fisher_by_hand():
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
         ("void f<c10::BFloat16, float>()", "bf16"),
         ("ampere_sgemm_128x64_tn", "fp32"),
+        ("void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 1024>(int)", "bf16"),
         ("nvjet_tst_64x8", "bf16"),
         ("nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_coopA_bias_TNT", "fp16"),
         ("nvjet_sm90_qqtst_128x160_128x5_2x1_v_bz_TNT", "fp8"),

@@ -522,7 +522,7 @@ def replacement(parts: Sequence[FindingPart]) -> str:
     sizes = [sum(side.values()) for side in sides]
     if not min(sizes) or min(sizes) < LITTLE * max(sizes):
         return ""
-    return " -> ".join(" + ".join(sorted(side, key=lambda name, of=side: -of[name])) for side in sides)
+    return " -> ".join(" + ".join(sorted(side, key=side.__getitem__, reverse=True)) for side in sides)
 
 
 def kernel_text(match: Match) -> str:

@@ -67,7 +67,7 @@ class Counted(msgspec.Struct, frozen=True):
     def has(self, item: int) -> npt.NDArray[np.bool_]:
         """Whether each row of `Frame.steps` has any of an item."""
         those = self.rows.filter(pl.col("item") == item)["kind"].to_numpy()
-        return np.any([np.isin(kind, those) for kind in self.kinds], axis=0)
+        return np.asarray(np.any([np.isin(kind, those) for kind in self.kinds], axis=0))
 
 
 def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFrame]:

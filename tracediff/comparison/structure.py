@@ -550,7 +550,8 @@ def _rates(
     def chance(at: int) -> float:
         (none, of_none), (some, of) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
         if not none and some >= LEAST and _regularly(frame, phase, counted.has(at)):
-            return of**2 / (2 * (some - 1)) / math.comb(of, some)  # of all ways to lie, those at one distance
+            ways = of**2 / (2 * (some - 1))  # to lie at one distance, of all ways to lie
+            return float(ways / math.comb(of, some))
         return fisher_exact(some, of, none, of_none)
 
     tested = {
