@@ -219,7 +219,8 @@ def reason(result: Result) -> str:
     observed = result.observed
     if result.verdict_facts.basis == "checks" and (failed := _failed(result)):
         before = failed.baseline[:1].upper() + failed.baseline[1:]
-        return say("failed", baseline=before, candidate=failed.candidate)
+        alike = failed.baseline == failed.candidate
+        return say("failed_alike" if alike else "failed", baseline=before, candidate=failed.candidate)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = words.page_unit(result)

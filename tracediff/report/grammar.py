@@ -27,6 +27,7 @@ PATTERNS: dict[str, str] = {
     "title_rounds": "time from one {kernel} to the next {before} -> {after} ({change})",
     "title_gpu": "GPU time per {step} {before} -> {after} ({change})",
     "failed": "{baseline} in the baseline, {candidate} in the candidate.",
+    "failed_alike": "{baseline} on both sides.",
     "show_regular": "; every {every} step stops for {stop}",
     "show_stops": "; {count} of {total} steps stop for {stop}",
     # Why: its parts.
