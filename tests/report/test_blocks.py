@@ -134,12 +134,27 @@ def test_cells_of_both_sides_share_a_unit_and_have_their_difference() -> None:
     assert [(head.group, head.part) for head in found.heads] == [
         ("", ""), ("{} per capture", "baseline"), ("{} per capture", "candidate"), ("{} per capture", "delta"), ("", "change"),
     ]  # fmt: skip
-    assert found.over == [("", 1), ("{} per capture", 3), ("", 1)]
+    assert [each for each in found.over if each[0]] == [("{} per capture", 3, "us")]
     assert [[cell.text for cell in row.cells] for row in found.rows] == [
         ["a", "20.00", "30.00", "+10.00", "+50.0 %"], ["b", "0", "5.00", "+5.00", "new"],
     ]  # fmt: skip
     assert (found.unit, found.left, found.total) == ("us", 1, 3)
     assert [cell.value for cell in found.rows[0].cells] == [None, 20_000.0, 30_000.0, 10_000.0, 50.0]
+
+
+def test_columns_of_a_unit_of_their_own_have_it_over_both_sides() -> None:
+    """Means of 20 and 30 ms beside a table without times that share a unit."""
+    columns = (
+        values.Column("Name", "name", ("name",)),
+        values.Column("mean, {}", "each", ("time.baseline_ns", "time.candidate_ns")),
+    )
+    spec = values.Spec("t", "where", "Title", columns)
+    row = One("a", Change(2e7, 3e7, 0.0))
+    found = values.table(spec, [row], values.Context(None, True, {}), 2)
+    assert found.over[1] == ("mean, {}", 2, "ms")
+    assert [cell.text for cell in found.rows[0].cells] == ["a", "20.00", "30.00"]
+    page = pages.document([Section("", "Title", [found])])
+    assert "mean, ms" in page and "mean, ns" not in page
 
 
 def test_a_column_without_values_is_left_out_and_one_side_has_no_difference() -> None:

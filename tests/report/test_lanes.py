@@ -9,7 +9,8 @@ import pytest
 
 from tests.report import sample
 from tests.steps.test_timelines import PAIRS, column, inside, result_of
-from tracediff.report import lanes
+from tracediff.report import drawn, lanes
+from tracediff.report.blocks import Section, Table
 from tracediff.report.html import render_html
 
 
@@ -94,9 +95,9 @@ def test_crops_are_aligned_and_small():
         found = crops[rank]
         assert (found["length"], found["anchor"]) == (crop.length_ns, crop.anchor_ns)
         given = [one for one in (crop.baseline, crop.candidate) if one is not None]
-        for side, drawn in zip(given, found["sides"], strict=True):
-            assert drawn["marks"] == [list(one) for one in zip(side.starts, side.lengths, strict=True)]
-            assert (drawn["from"], drawn["to"]) == (
+        for side, shown in zip(given, found["sides"], strict=True):
+            assert shown["marks"] == [list(one) for one in zip(side.starts, side.lengths, strict=True)]
+            assert (shown["from"], shown["to"]) == (
                 side.step_start_ns - side.start_ns,
                 side.step_end_ns - side.start_ns,
             )
@@ -117,3 +118,23 @@ def test_names_cannot_end_the_data():
 def test_without_steps_there_is_nothing():
     assert lanes.data(sample.minimal()) == ""
     assert lanes.drawn(sample.minimal()) == []
+
+
+@pytest.mark.parametrize("pair", list(PAIRS)[:1])
+def test_steps_in_numbers_differ_by_their_times(pair):
+    """The table under the timelines: of each category what the candidate's step has more than the baseline's, and of the step."""
+    result = result_of(pair)
+    first = lanes.drawn(result)[0]
+    (section,) = (one for one in drawn.sections(result) if one.id == "timelines")
+    (table,) = (one for one in tables(section) if one.name == "timeline")
+    deltas = [row.cells[3].value for row in [*table.rows, table.foot]]
+    assert deltas[-1] == first.candidate.period_ns - first.baseline.period_ns
+    assert sum(deltas[:-1]) == deltas[-1]
+
+
+def tables(section):
+    """The first figure's tables."""
+    figure = next(one for one in section.blocks if isinstance(one, Section))
+    for block in [one for part in figure.blocks if isinstance(part, Section) for one in part.blocks]:
+        if isinstance(block, Table):
+            yield block

@@ -139,15 +139,15 @@ class Table(msgspec.Struct, frozen=True):
         return len(self.rows) + self.left
 
     @property
-    def over(self) -> list[tuple[str, int]]:
-        """What stands over the heads, and over how many; empty where no column has sides."""
-        found: list[tuple[str, int]] = []
+    def over(self) -> list[tuple[str, int, str]]:
+        """What stands over the heads, over how many, and in which unit; empty where no column has sides."""
+        found: list[tuple[str, int, str]] = []
         for head in self.heads:
             if found and head.group == found[-1][0]:
-                found[-1] = head.group, found[-1][1] + 1
+                found[-1] = head.group, found[-1][1] + 1, found[-1][2]
             else:
-                found.append((head.group, 1))
-        return found if any(text for text, _ in found) else []
+                found.append((head.group, 1, head.unit))
+        return found if any(text for text, _, _ in found) else []
 
 
 class Listing(msgspec.Struct, frozen=True):

@@ -132,7 +132,7 @@ def _timeline(report: Report, number: int, one: Timeline) -> Section:
     times = [step.period_ns for _, step in there]
     if len(times) == 2:
         delta = times[1] - times[0]
-        heads.append([say("longer_by", size=scale.delta(delta), word=units.word(delta))])
+        heads.append([say("longer_by", size=scale.time(abs(delta)), word=units.word(delta))])
     if not one.exact:
         heads.append([say("nearest_step")])
     if not stratum.compared:
@@ -156,7 +156,8 @@ def _numbers(report: Report, steps: list[tuple[str, TimelineStep]]) -> Section:
     names = ("baseline_ns", "candidate_ns")
 
     def row(category: str | Cell, times: Sequence[int]) -> Category:
-        return Category(category, **dict(zip(names, times, strict=False)))  # type: ignore[arg-type]
+        delta = times[1] - times[0] if len(times) == 2 else None
+        return Category(category, delta_ns=delta, **dict(zip(names, times, strict=False)))  # type: ignore[arg-type]
 
     found = [(key, [step.accounting.get(key, 0) for _, step in steps]) for key in palette.BY_KEY]
     listed = [row(key, times) for key, times in found if any(times)]
