@@ -35,6 +35,7 @@ def launched(text: str, graphs: str = "", named: str = "", nodes: int = 100) -> 
         anchors.setdefault(NAMES[letter], []).append(np.array([one == letter for one in alphabet], np.int64))
     return Launched(
         start=start,
+        end=start + 20,
         token=token,
         ops=np.where(is_graph, nodes, 1),
         kernels=np.array([nodes if letter in graphs else letter not in "<>" for letter in letters], np.int64),
@@ -314,7 +315,7 @@ def test_a_run_of_one_launch_counts_once():
     token = np.array([ord(letter) for letter in text], np.int64)
     cut = segments(np.array([0, 5, 8, 16]), token, np.ones(len(text), np.int64))
     assert set(cut.kind) == {0}
-    assert cut.ordered == 1.0
+    assert (cut.known, cut.ordered) == (1.0, 1.0)
 
 
 def test_drafts_may_be_parts_of_a_step():

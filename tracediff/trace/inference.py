@@ -31,18 +31,21 @@ MIN_SEGMENTS = 4  # that begin after a result
 MIN_OTHER = 7  # begun by anything else
 MIN_COVER = 0.6  # share of all ops in segments, edges without a counterpart left out
 MIN_ALIKE = 0.6  # share of ops in recurring classes
+MIN_KNOWN = 0.75  # or, after a result, in recurring sequences of three
 MIN_CONFIDENCE = 0.6
 UNSURE = 0.5  # confidence where nothing says that segments are more than layers
 ONCE = 0.8  # share of segments with an anchor
 ALTERNATE = 0.9  # share of segments with one start of another level: the two are one level
 _PRODUCERS = 12  # of each kind of event
 _BINS = 16  # of counts of launches
+_BURST = 0.25  # of a step's launches: an optimiser's kernels are nearer to one another
 
 
 class Launched(msgspec.Struct, frozen=True):
     """The launches of one process in order of time, all threads: arrays of one length n."""
 
     start: Ints  # ns
+    end: Ints  # ns
     token: Ints  # dense: equal for launches of the same names
     ops: Ints  # of the launch: one, or the nodes of a graph; ns until the next launch where graphs were recorded as a whole
     kernels: Ints  # of these
@@ -59,7 +62,7 @@ class Launched(msgspec.Struct, frozen=True):
         inside = slice(low, high)
         waits = self.waits[(self.waits > low) & (self.waits <= high)] - low
         return Launched(
-            self.start[inside], self.token[inside], self.ops[inside], self.kernels[inside],
+            self.start[inside], self.end[inside], self.token[inside], self.ops[inside], self.kernels[inside],
             self.graph[inside], self.reads_back[inside], waits, self.anchors, self.repeats,
         )  # fmt: skip
 
@@ -69,7 +72,8 @@ class Mark(msgspec.Struct, frozen=True):
 
     event: str
     token: int = -1  # the last kernel before the event, or the launch itself; -1 any
-    before: int = -1  # a hash of the two launches before that; -1 any
+    # what was launched before that: a token of a launch, a hash of two launches otherwise; -1 any
+    before: int = -1
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -77,6 +81,7 @@ class Found(msgspec.Struct, frozen=True):
 
     mark: Mark
     cut: Segments
+    cover: float
     confidence: float
     cycle: int  # segments of a part of a step come in a cycle; 0 where they do not
     once: dict[str, float]  # kind of anchor -> share of segments that hold one of them once
@@ -144,7 +149,11 @@ class Events:
     def starts(self, mark: Mark) -> Ints:
         """First launches of the segments that a mark begins, sorted, all of them with a kernel before the next."""
         if mark.event == LAUNCH:
-            position = self.run[self.run_token == mark.token]
+            mine = self.run_token == mark.token
+            if mark.before >= 0:
+                mine[1:] &= self.run_token[:-1] == mark.before
+                mine[:1] = False
+            position = self.run[mine]
         else:
             position, producer, before = self.of[mark.event]
             mine = np.ones(len(position), np.bool_)
@@ -162,7 +171,7 @@ class Events:
     def marks(self, event: str) -> Iterator[Mark]:
         """Every mark of an event that is tried: any, and the most frequent ones."""
         if event == LAUNCH:
-            yield from (Mark(event, token) for token in _most_regular(self.run_token, self.run))
+            yield from self._launches()
             return
         position, producer, before = self.of[event]
         if not len(position):
@@ -180,9 +189,17 @@ class Events:
                 frequent = np.argsort(-often, kind="stable")[: _PRODUCERS // 2]
                 yield from (Mark(event, token, int(deeper[one])) for one in frequent)
 
+    def _launches(self) -> Iterator[Mark]:
+        """Of the launches (and of the pairs of launches) that occur about equally often: the most regular ones."""
+        wide = self.graphs + 1
+        single = _most_regular(self.run_token, self.run)
+        yield from (Mark(LAUNCH, token) for token in single)
+        pairs = self.run_token[:-1] * wide + self.run_token[1:]
+        yield from (Mark(LAUNCH, pair % wide, pair // wide) for pair in _most_regular(pairs, self.run[1:]))
+
 
 def _most_regular(token: Ints, place: Ints) -> list[int]:
-    """Of the launches that occur about equally often, of each of the _BINS most populated bins of counts, the most regular one."""
+    """One token of each of the _BINS most populated bins of counts: the one with the most regular distances."""
     order = np.argsort(token, kind="stable")
     values, first, counts = np.unique(token[order], return_index=True, return_counts=True)
     gap = np.diff(place[order], append=0).astype(np.float64)
@@ -209,7 +226,7 @@ def measured(launched: Launched, mark: Mark, start: Ints) -> Found | None:
         return None
     cut = segments(start if start[0] == 0 else np.append(0, start), launched.token, launched.ops)
     cover = float(cut.ops[_whole(cut)].sum()) / float(cut.ops.sum())
-    if cover < MIN_COVER or cut.alike < MIN_ALIKE:
+    if cover < MIN_COVER or not (cut.alike >= MIN_ALIKE or (mark.event == RESULT and cut.known >= MIN_KNOWN)):
         return None
     once = {kind: _once(launched, cut.start, kind) for kind in launched.anchors}
     layered = _layered(launched, cut)
@@ -219,7 +236,16 @@ def measured(launched: Launched, mark: Mark, start: Ints) -> Found | None:
         confidence *= min(1.0, best / 0.95)
     elif mark.event not in (RESULT, COPY) and not layered:
         confidence = min(confidence, UNSURE)
-    return Found(mark, cut, confidence, cycle(cut.kind), once, layered)
+    return Found(mark, cut, cover, confidence, _cycle(launched, cut), once, layered)
+
+
+def _cycle(launched: Launched, cut: Segments) -> int:
+    """After how many segments the same kinds of work follow, or a sampler or an optimiser runs; 0: they do not."""
+    found = [cycle(cut.kind)]
+    for kind in TELLING:
+        inside = segments_with(launched, cut.start, kind)
+        found.append(cycle(inside.astype(np.int64)) if inside.any() else 0)
+    return max(found)
 
 
 def _whole(cut: Segments) -> Flags:
@@ -230,16 +256,24 @@ def _whole(cut: Segments) -> Flags:
 
 
 def _once(launched: Launched, start: Ints, kind: str) -> float:
-    """The largest share of segments that hold one and the same telling kernel once; edges do not count.
+    """The largest share of segments that hold one and the same telling kernel, once as a rule; edges do not count.
 
-    A kernel that is launched several times in a row is there once.
+    A kernel that is launched several times in a row is there once; an optimiser is, whatever kernels it takes.
     """
-    run = np.append(True, launched.token[1:] != launched.token[:-1])
+    if kind == "optimiser":
+        place = holding(launched, kind)
+        # the distance inside which half of the launches lie is that of steps
+        gap = np.sort(np.diff(place))
+        far = gap[np.searchsorted(np.cumsum(gap), gap.sum() / 2)] if len(gap) else 0
+        found = [place[np.append(True, np.diff(place) > _BURST * far)[: len(place)]]]
+    else:
+        run = np.append(True, launched.token[1:] != launched.token[:-1])
+        found = [np.flatnonzero((times[launched.token] > 0) & run) for times in launched.anchors[kind]]
     best = 0.0
-    for times in launched.anchors[kind]:
-        place = np.flatnonzero((times[launched.token] > 0) & run)
+    for place in found:
         inside = np.bincount(np.searchsorted(start, place, side="right") - 1, minlength=len(start))[1:-1]
-        best = max(best, float(np.mean(inside == 1)))
+        some, one = float(np.mean(inside > 0)), float(np.mean(inside == 1))
+        best = max(best, some if one >= some / 2 else one)
     return best
 
 
@@ -286,10 +320,13 @@ def _single(one: Ints, other: Ints) -> float:
 
 WINDOW = 200_000  # launches in which marks are chosen
 _FEW = MIN_SEGMENTS + 2  # waits for a result that are too few to tell
+_SUPPORT = 3  # kernels that run once in a step, where no wait tells it
 _ACCUMULATED = 8  # parts of a step that are alike, at most: batches whose gradients are summed
+_LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may be requests
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 MAYBE_PARTS = 0.7  # confidence at most, where a larger level may be the step
 _RECURRING, _FEW_PARTS = 10, 8  # it occurs so often, and usually holds so many of the segments at most
+_SELDOM = 0.15  # share of steps, at most, that something is done before
 
 
 class Outer(msgspec.Struct, frozen=True):
@@ -326,7 +363,7 @@ def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) 
             ]
             found += pool
             level = choice.level if choice else None
-            if choice is None or (level and _finer(launched, level)):
+            if choice is None or choice.refusal == "parts" or (level and _finer(launched, level)):
                 choice = _better(choice, _of_event(launched, event, pool, layers))
             elif not all_events:
                 break
@@ -352,7 +389,7 @@ def _outer(level: Found, found: list[Found]) -> Outer | None:
     for one in found:
         if one.mark.event != RESULT or one.cycle:
             continue
-        if one.count > 0.6 * level.count:
+        if one.cut.alike < MIN_ALIKE or one.count > 0.6 * level.count:
             continue
         # a capture may begin within the first
         inside = np.diff(np.searchsorted(level.cut.start, one.cut.start))[1:]
@@ -382,10 +419,14 @@ def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[In
                     step = max(rounds, key=lambda one: one.count)
                     anchored, kind = rounds, ""
             if step is not None:
+                # a prefill in a step samples as well: a finer level that always samples is not left either
+                finest = _finest(pool)
+                if finest is not None and finest.count > step.count and _always(launched, finest, kind):
+                    step, anchored = finest, [finest]
                 return _named(_phased(launched, step, anchored, kind), layers)
-    best = _supported(pool) if event == LAUNCH else _finest(pool)
+    best = _supported(launched, pool) if event == LAUNCH else _finest(pool)
     if best is None:
-        return None
+        return Choice(None, "parts", []) if event == RESULT else None
     return _named(_phased(launched, best, pool, ""), layers)
 
 
@@ -407,6 +448,11 @@ def _drafted(larger: Found, level: Found) -> bool:
     return float(np.mean([len(one) == 1 or one[-1] >= 2 * one[-2] for one in parts])) >= ALTERNATE
 
 
+def _always(launched: Launched, level: Found, kind: str) -> bool:
+    """Tell whether segments hold a kernel of one of the ANCHORS, be it several times."""
+    return float(np.mean(segments_with(launched, level.cut.start, kind)[1:-1])) >= ONCE
+
+
 def _named(level: Found, layers: list[Ints]) -> Choice:
     """A level that is chosen, unless it is only sure that its segments are named like layers."""
     if (
@@ -423,8 +469,13 @@ def _named(level: Found, layers: list[Ints]) -> Choice:
 
 
 def _finer(launched: Launched, level: Found) -> bool:
-    """Tell whether steps may be shorter: samplers or optimisers run far more often than the level begins."""
-    return not level.anchored and any(
+    """Tell whether steps may be shorter: samplers or optimisers run far more often than the level begins.
+
+    Or its segments are unlike, as requests of different lengths are.
+    """
+    if level.anchored:
+        return False
+    return level.cut.alike < _LIKE_STEPS or any(
         int(times[launched.token].sum()) > often * level.count
         for kind, often in _OFTEN.items()
         for times in launched.anchors.get(kind, [])
@@ -432,14 +483,21 @@ def _finer(launched: Launched, level: Found) -> bool:
 
 
 def _better(one: Choice | None, other: Choice | None) -> Choice | None:
-    """The first choice, unless the other one is a finer level around samplers or optimisers."""
+    """The first choice, unless the other one is a finer level around samplers or optimisers.
+
+    Parts of a step that follow one another in a cycle are a step only around those.
+    """
     if one is None or other is None:
         return one or other
-    if one.level is None or other.level is None:
+    if other.level is None or (one.level is None and one.refusal != "parts"):
         return one
+    if one.level is None:
+        return other if other.level.anchored else one
     more = other.level.count / one.level.count
     finer = any(other.level.holds(kind) and more > often for kind, often in _OFTEN.items())
-    return other if finer and not _drafted(one.level, other.level) else one
+    finer = finer and not _drafted(one.level, other.level)
+    unlike = one.level.cut.alike < _LIKE_STEPS and other.level.layered and more > _OFTEN["sampling"]
+    return other if finer or unlike else one
 
 
 def _finest(pool: list[Found]) -> Found | None:
@@ -453,11 +511,20 @@ def _finest(pool: list[Found]) -> Found | None:
     return None
 
 
-def _supported(pool: list[Found]) -> Found | None:
-    """Where no event tells: the finest level in which layers repeat, or a few of which always make a larger one."""
-    layered = sorted((one for one in pool if one.layered and not one.cycle), key=lambda one: -one.count)
+def _supported(launched: Launched, pool: list[Found]) -> Found | None:
+    """Where no event tells: the finest level in which layers repeat, or a few of which always make a larger one.
+
+    A lone kernel that runs at times (for an odd length, for a new page) makes no step: several must run as often.
+    """
+    token = launched.token[np.append(True, launched.token[1:] != launched.token[:-1])]
+    counts = np.bincount(token)
+    several = [
+        one for one in pool
+        if not one.cycle and int((np.abs(counts - one.count) <= 1 + one.count // 50).sum()) >= _SUPPORT
+    ]  # fmt: skip
+    layered = sorted((one for one in several if one.layered), key=lambda one: -one.count)
     if not layered:
-        return _finest(pool)
+        return min(several, key=lambda one: one.count, default=_finest(pool))
     step = layered[0]
     for one in layered[1:]:
         inside = np.diff(np.searchsorted(step.cut.start, one.cut.start))
@@ -470,7 +537,8 @@ def _supported(pool: list[Found]) -> Found | None:
 def _phased(launched: Launched, level: Found, pool: list[Found], anchor: str) -> Found:
     """Of the levels that alternate with it, the one whose segments begin where a step does.
 
-    That is next to the optimiser, else soonest before the embedding, else soonest after the sampler.
+    That is next to the optimiser, else soonest before the embedding, else soonest after the sampler, else where
+    the host pauses longest (by 20 %).
     """
     if level.mark.event == LAUNCH:
         pool = [level, *_equally_often(launched, level)]
@@ -488,7 +556,10 @@ def _phased(launched: Launched, level: Found, pool: list[Found], anchor: str) ->
         return min(alternating, key=lambda one: _until(launched, one.cut.start, "embedding"))
     if anchor in ("sampling", "ranking") and level.mark.event != LAUNCH:
         return min(alternating, key=lambda one: _since(launched, one.cut.start, anchor))
-    return level
+    pauses = [_pause(launched, one.cut.start) for one in alternating]
+    longest = int(np.argmax(pauses))
+    mine = next(number for number, one in enumerate(alternating) if one is level)
+    return alternating[longest] if pauses[longest] > 1.2 * pauses[mine] else level
 
 
 def _equally_often(launched: Launched, level: Found) -> list[Found]:
@@ -517,6 +588,12 @@ def _since(launched: Launched, start: Ints, anchor: str) -> float:
 def _near(launched: Launched, start: Ints, anchor: str) -> float:
     """The shorter one of both ways."""
     return min(_since(launched, start, anchor), _until(launched, start, anchor))
+
+
+def _pause(launched: Launched, start: Ints) -> float:
+    """Median time, ns, from the end of the call before to the start of a segment."""
+    inner = start[start > 0]
+    return float(np.median(launched.start[inner] - launched.end[inner - 1]))
 
 
 def measure(launched: Launched, mark: Mark) -> Found | None:
@@ -571,6 +648,8 @@ def _before(start: Ints, place: Ints, launched: Launched) -> Ints:
     moved = inside & (far > usual)
     moved &= asked[np.where(moved, first - usual, start)] > asked[start]
     moved[0] = False
+    if float(np.mean(moved)) > _SELDOM:
+        return start
     return np.where(moved, first - usual, start)
 
 
@@ -614,8 +693,8 @@ class Inference(msgspec.Struct, frozen=True):
     confidence: float
     # why it refuses, "" where it does not. no-launches; nothing-repeats; few: too few repetitions; one-kernel;
     # launches-missing: over 2 % of the ops have no recorded launch; layers: segments are ranges that are named like
-    # layers; may-be-layers: the host synchronises or launches a graph, and waits for no result; unsure: under a
-    # confidence of 0.6
+    # layers; may-be-layers: the host synchronises or launches a graph, and waits for no result; parts: segments
+    # follow one another in a cycle and nothing larger repeats; unsure: under a confidence of 0.6
     refusal: str
     levels: tuple[Level, ...]  # of the process with the most ops, the surest first
 
@@ -778,7 +857,7 @@ def _process(
     # what a graph holds that was recorded as a whole is not known: what repeats is weighed by time then
     closed = bool(part["closed"].any())
     launched = Launched(
-        start=start, token=token, ops=np.diff(start, append=end[-1]) if closed else part["ops"].astype(np.int64),
+        start=start, end=end, token=token, ops=np.diff(start, append=end[-1]) if closed else part["ops"].astype(np.int64),
         kernels=part["kernels"].astype(np.int64),
         graph=part["graph"].astype(np.bool_), reads_back=part["reads_back"].astype(np.bool_),
         waits=np.searchsorted(start, np.sort(over)).astype(np.int64),

@@ -50,6 +50,7 @@ class Segments(msgspec.Struct, frozen=True):
     kind: Ints  # (k,) the class, 0 the one with the most segments
     recurring: Flags  # (k,) class of at least RECURS segments
     alike: float  # share of ops in recurring classes, edges left out
+    known: float  # share of ops inside sequences of three launches that at least RECURS segments hold
     ordered: float  # share of ops in segments with the sequence of launches of their class
 
 
@@ -65,13 +66,17 @@ def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
     kept[1:] = token[1:] != token[:-1]
     kept[start] = True
     place = np.flatnonzero(kept)
-    runs = token[place]
+    runs, weight = token[place], np.add.reduceat(ops, place)
     first, which, often = _distinct(runs, np.searchsorted(place, start))
     chosen, owner = _launches_of(first, np.searchsorted(place, start), len(place))
-    runs = runs[chosen]
+    runs, weight = runs[chosen], weight[chosen]
     kind = _classes(runs, owner, often)
     sizes = np.bincount(kind, weights=often)
     grams = _threes(runs, owner)
+    held = _held_by(grams, owner, often)[grams] >= RECURS
+    # a share: segments of one sequence may have longer runs
+    known = np.bincount(owner, weights=weight * held) / np.bincount(owner, weights=weight)
+    known = known[which] * total
     ordered = _in_order(grams, owner, kind, often)[which]
     inner = np.ones(count, np.bool_)
     inner[[0, -1]] = count < 3
@@ -80,7 +85,8 @@ def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
     recurring = sizes[kind] >= RECURS
     return Segments(
         start, total, kind, recurring,
-        float(total[recurring & inner].sum()) / all_inner, float(total[ordered & inner].sum()) / all_inner,
+        float(total[recurring & inner].sum()) / all_inner, float(known[inner].sum()) / all_inner,
+        float(total[ordered & inner].sum()) / all_inner,
     )  # fmt: skip
 
 
@@ -127,6 +133,12 @@ def _threes(token: Ints, owner: Ints) -> Ints:
     return np.unique(joined, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
+def _bags(item: Ints, owner: Ints, wide: int) -> tuple[Ints, Ints, Ints]:
+    """(owner, item, how often) of every different pair, in order of owner."""
+    pairs, counts = np.unique(owner * wide + item, return_counts=True)
+    return pairs // wide, pairs % wide, counts.astype(np.int64)
+
+
 def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
     """The class of each distinct segment, 0 the one with the most segments; the most frequent ones lead."""
     count = len(often)
@@ -152,16 +164,23 @@ def _classes(token: Ints, owner: Ints, often: Ints) -> Ints:
     return heaviest_first(kind, often)
 
 
+def _held_by(item: Ints, owner: Ints, often: Ints) -> Ints:
+    """In how many segments each item occurs."""
+    wide = int(item.max()) + 1
+    pairs = np.unique(owner * wide + item)
+    return np.bincount(pairs % wide, weights=often[pairs // wide], minlength=wide)
+
+
 def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Flags:
     """Of each distinct segment: its sequences of three are those of the most frequent one of its class."""
     wide = int(gram.max()) + 1
-    key, times = np.unique(owner * wide + gram, return_counts=True)
-    who, item = key // wide, key % wide
+    who, item, times = _bags(gram, owner, wide)
     total = np.bincount(who, weights=times, minlength=len(kind))
     order = np.argsort(often, kind="stable")
     leader = np.zeros(int(kind.max()) + 1, np.int64)
     leader[kind[order]] = order  # the last one written stays
     # how often the leader of each owner's class holds the item: the pair (leader, item) is looked up
+    key = who * wide + item
     sought = leader[kind[who]] * wide + item
     at = np.minimum(np.searchsorted(key, sought), len(key) - 1)
     theirs = np.where(key[at] == sought, times[at], 0)

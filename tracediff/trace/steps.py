@@ -226,6 +226,7 @@ _WHY = {
     "one-kernel": "there is one kernel only, and the host waits for no result",
     "layers": "what repeats are ranges that are named like layers",
     "may-be-layers": "the host synchronises but waits for no result: what repeats may be layers",
+    "parts": "the host waits for results several times per step, and nothing larger repeats",
     "unsure": "what repeats is too unlike, or may be a part of a step",
 }
 
