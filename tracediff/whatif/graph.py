@@ -46,12 +46,15 @@ _FEW = 0.1  # quantile that stands for the shortest delay of a kind
 _QUEUE_NS, _NODE_NS, _LAUNCH_NS, _RETURN_NS, _SYNC_NS = 1_000, 500, 5_000, 5_000, 3_000
 _AHEAD_NS = 20_000  # launched so long before it began, an op waited for its stream
 _LATE_NS = 3_000  # beyond what launch and stream explain: something else was awaited
-_CROSS_NS = 5_000  # after an op of another stream
+_CROSS_NS, _CROSS_SURE_NS = 5_000, 2_000  # after an op of another stream
 _NEVER = np.iinfo(np.int64).max
 _SILENT_NS = 50_000  # without any event of a thread
 _HANDED_NS = 2_000_000  # from one thread to the next, at most; and a quarter of the silence
 
 _CAUSE_OF_STATE = np.array([CAUSE[name] for name in (*STATES, "host_work")], np.int8)
+_IN_LAUNCH = np.where(
+    np.isin(_CAUSE_OF_STATE, [CAUSE["host_sync"], CAUSE["host_api"]]), CAUSE["launch_api"], _CAUSE_OF_STATE
+)
 _GIL_STATE, _SYNC_STATE = STATES.index("gil_wait"), STATES.index("host_sync")
 Words = tuple[str, str, str, str, str]  # range, thread, GIL holder, its range, CUDA function
 
@@ -195,8 +198,9 @@ class _Host:
         self.first = parts.add_points(self.bounds)
         self.start, self.end = self.bounds[:-1], self.bounds[1:]
         self.own = self.end - self.start  # what the thread takes by itself; less of a wait
-        # segment -> the end of the op that it awaited: its point, and when it was
-        self.awaited: dict[int, tuple[int, int]] = {}
+        self.awaited: dict[
+            int, tuple[int, int]
+        ] = {}  # segment -> the end of the op that it awaited: its point, and when it was
 
     def before(self, instant: Ints) -> Ints:
         """The last point at or before each instant, as a place in `bounds`; -1 none."""
@@ -484,6 +488,8 @@ class _Stretch:
             for one in waits.tolist():
                 begin, stop = int(host.start[one]), int(host.end[one])
                 held = int(np.searchsorted(spans.start, stop)) - 1
+                while held > 0 and holders[held] == host.tid:
+                    held -= 1
                 holder = int(holders[held]) if held >= 0 else -1
                 taken = max(int(spans.start[held]), self._last_range(holder, begin)) if held >= 0 else begin
                 released = min(int(spans.end[held]), stop) if held >= 0 else stop
@@ -500,16 +506,23 @@ class _Stretch:
                 else:
                     begun = min(taken, begin)
                     at = max(int(host.before(np.array([begun]))[0]), 0)
-                    origin, since = host.first + at, int(host.bounds[at])
-                    # it began while the thread waited for the GPU, which was done by then
                     awaited = host.awaited.get(at, (-1, 0))
-                    if since < awaited[1] <= begun:
+                    origin, since = host.first + at, int(host.bounds[at])
+                    if (
+                        since < awaited[1] <= begun
+                    ):  # it began while the thread waited for the GPU, which was done by then
                         origin, since = awaited
                     # until it is asked for the GIL the holder works beside the thread: only the rest is a wait
                     asked = self.parts.add_points(np.array([begin]))
                     word = self.parts.word(inside, self._role(holder))
-                    source, target, worked = np.array([[origin], [asked], [begin - since]])
-                    self.parts.add(HELD, source, target, worked, CAUSE["host_work"], word)
+                    self.parts.add(
+                        HELD,
+                        np.array([origin]),
+                        np.array([asked]),
+                        np.array([begin - since]),
+                        CAUSE["host_work"],
+                        word,
+                    )
                     edges.append((asked, one, stop - begin))
                 host.own[one] = 0
             if edges:
@@ -556,8 +569,11 @@ class _Stretch:
 
     def _own(self, host: _Host, words: Ints) -> None:
         call = self._call_of(host)
+        cause = np.where(call >= 0, _IN_LAUNCH[host.state], _CAUSE_OF_STATE[host.state])
+        sync = host.state == _SYNC_STATE
+        kinds = np.where(sync, CAUSE["host_sync"], cause)  # a call that copies and waits is a wait
         at = host.first + np.arange(len(host.start))
-        self.parts.add(OWN, at, at + 1, host.own, _CAUSE_OF_STATE[host.state], words, -1, call)
+        self.parts.add(OWN, at, at + 1, host.own, kinds, words, -1, call)
 
     # Periods.
 
@@ -636,6 +652,9 @@ def _other_stream(ops: dict[str, Ints], rest: Ints) -> tuple[Ints, Ints]:
             if after.sum() < 2 or 2 * after.sum() <= (delayed & all_of_it).sum():
                 continue
             usual = int(np.median(distance[after]))
+            before = key[np.searchsorted(mine, nearest[after])]
+            if usual > _CROSS_SURE_NS and 2 * np.bincount(before).max() <= after.sum():
+                continue
             which = np.flatnonzero(all_of_it & (nearest >= 0) & (after | ~delayed))
             other[mine[which]] = nearest[which]
             behind[mine[which]] = np.where(after[which], distance[which], np.minimum(usual, distance[which]))
