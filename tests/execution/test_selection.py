@@ -7,14 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.comparison.test_ranks import STEPS, US, ranks
-from tests.tiny import label, one_gap, plain, reduced, spent
+from tests.tiny import ROOT, label, one_gap, plain, reduced, spent
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
 from tracediff.execution import run as runs
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Run, Side, steps_table
-from tracediff.formats.inputs import resolve
+from tracediff.formats.bundle import SIDES, read_bundle
+from tracediff.formats.inputs import SideFiles, one_run, resolve
 from tracediff.formats.selection import (
     ALL,
     ENDLESS,
@@ -224,6 +225,18 @@ def test_exports_of_other_ranks_are_not_even_opened(tmp_path):
     assert (
         note.slug == "ranks-left-out" and "1 of 4 ranks" in note.message and "--ranks 2-3,5" in note.message
     )
+
+
+def test_captures_of_a_bundle_are_told_apart_by_the_folders_of_their_runs():
+    """All are called report.sqlite.xz; ranks of a run are not, and keep their names."""
+    bundle = read_bundle(ROOT / "fixtures" / "bundles" / "hog300")
+    sides = [
+        SideFiles(name, (one_run(run.name, run.exports),))
+        for name in SIDES
+        for run in bundle.profiled[name][:1]
+    ]
+    names = [part.name for side in reduce_sides(sides, Reading(threads=1)) for part in side.runs[0].parts]
+    assert names == ["001-baseline-1/report.sqlite.xz", "002-candidate-1/report.sqlite.xz"]
 
 
 def test_a_result_says_what_is_left_out_on_each_side(tmp_path):

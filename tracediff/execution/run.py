@@ -139,7 +139,12 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
     else:
         firsts = [sum(counts[:place]) if several else 0 for place in range(len(read))]
     sources = tuple((job.path, job.reading) for job, _ in read)
-    return Run(files.name, [part for _, part in read], tuple(firsts), sources, unread, files.traffic)
+    # the captures of a bundle are all called alike, and their folders are their runs
+    named = [
+        replace(part, name=f"{files.name}/{part.name}") if job.path.parent.name == files.name else part
+        for job, part in read
+    ]
+    return Run(files.name, named, tuple(firsts), sources, unread, files.traffic)
 
 
 def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note], why: Why) -> Side:

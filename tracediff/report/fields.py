@@ -23,7 +23,6 @@ from tracediff.model.show import Show
 from tracediff.report import kernel_words, names, palette, show_words, units, words
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
-from tracediff.report.grammar import say
 from tracediff.report.phase_table import PhaseLine
 from tracediff.report.values import Context, Value, number
 
@@ -53,8 +52,7 @@ def categories(report: Result) -> tuple[list[Category], Category]:
     books, step = report.accounting, report.step
     rows = []
     for key in palette.order(set(books.baseline) | set(books.candidate)):
-        flag = words.category_missing(report, key)
-        if key not in books.baseline and key not in books.candidate and not flag:
+        if key not in books.baseline and key not in books.candidate and key not in words.OPTIONAL:
             continue
         missing = words.unseen(causes.CAUSES[key].needs)
         delta = books.delta.get(key)
@@ -63,7 +61,7 @@ def categories(report: Result) -> tuple[list[Category], Category]:
                 key,
                 palette.category(key).meaning,
                 books.baseline.get(key, missing),
-                books.candidate.get(key, say("unseen_flag", unseen=missing, flag=flag) if flag else missing),
+                books.candidate.get(key, missing),
                 delta,
                 books.ci_low.get(key) if delta else None,
                 books.ci_high.get(key) if delta else None,

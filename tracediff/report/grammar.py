@@ -275,7 +275,6 @@ PATTERNS: dict[str, str] = {
     "not_captured": "not captured",
     "unseen_on": "{unseen} on the {side}",
     "unseen_shows": "{unseen}; {flag} shows it",
-    "unseen_flag": "{unseen}: {flag}",
     "absent": "not captured{at}. Capture with {how} to see it.",
     "absent_silent": "none seen{at}: none ran, or none was recorded. Capture with {how} to see it.",
     "ends_later": "The candidate ends {size} later",
@@ -482,6 +481,7 @@ PATTERNS: dict[str, str] = {
     # What a section is.
     "lead_gates": "What this comparison was held to, as judged when it was made. A gate fails where the metric grew by more than its limit and by more than noise.",
     "lead_policy": "The policy is {policy}.",
+    "accounting_of": "Accounting of a {step}",
     "lead_accounting": "Every instant of a {step} is in exactly one category; the categories add up to the {step} time. The largest remainder in any step is {residual} ns.",
     "lead_hidden": "Hidden time costs nothing today: the GPU was busy meanwhile. It is exposed once the GPU gets faster.",
     "lead_waits": "Idle time of the GPU by one cause at one place, the most time first. The rows add up to the idle categories of the accounting.",

@@ -5,7 +5,7 @@ A section says what is in it and how deep it lies, and nothing of formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -230,16 +230,16 @@ def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
 
 def accounting(report: Result) -> Section:
     """The categories of the step."""
-    listed, whole = fields.categories(report)
+    (listed, whole), step = fields.categories(report), _step(report)
     made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
     residual = f"{report.accounting.residual_ns}"
-    found: list[Block] = [lead(say("lead_accounting", step=_step(report), residual=residual))]
+    found: list[Block] = [lead(say("lead_accounting", step=step, residual=residual))]
     foot = replace(made.rows[-1], level="")
     found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
     if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):
         found.append(aside(say("lead_hidden")))
     return Section(
-        "accounting", f"Accounting of a {_step(report)}", found, menu="Accounting", printed=True,
+        "accounting", say("accounting_of", step=f"mean {step}" if step == "step" else step), found, menu="Accounting", printed=True,
         gist="Every instant in one category: GPU work, or the cause of idle time",
     )  # fmt: skip
 
@@ -676,11 +676,16 @@ def coverage(report: Report) -> Table:
     """Which kinds of trace each side has."""
     sides = [report.coverage.baseline, *([report.coverage.candidate] if _two(report) else [])]
     listed = [
-        fields.Trace(words.KINDS[kind], sides[0].get(kind, "unknown"), words.capture_with(report, kind), *(one.get(kind, "unknown") for one in sides[1:]))
+        fields.Trace(words.KINDS[kind], _state(sides[0], kind), words.capture_with(report, kind), *(_state(one, kind) for one in sides[1:]))
         for kind in words.KINDS
         if any(kind in side for side in sides)
     ]  # fmt: skip
     return table(report, "coverage", listed, look="data fixed", depth=2)
+
+
+def _state(side: Mapping[str, str], kind: str) -> str:
+    state = side.get(kind, "unknown")
+    return words.unseen(kind) if state == "not_captured" else state
 
 
 def _warnings(report: Report) -> Section | None:
