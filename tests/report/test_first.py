@@ -363,7 +363,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("copies", 3, 3, name="[memcpy HtoD]", memory="pageable", baseline_bytes=4e6, candidate_bytes=8e6), "memcpy HtoD (pageable) 4.0 MB -> 8.0 MB"),
         (counted("messages", 8, 8, name="ncclAllReduce", group="tp", baseline_bytes=2**20, candidate_bytes=2**21), "ncclAllReduce of group tp 1.05 -> 2.10 MB per step in 8 calls"),
         (counted("messages", 1, 1, name="ncclSend", baseline_bytes=8e3, candidate_bytes=4e3), "ncclSend 8.00 -> 4.00 kB per step in 1 call"),
-        (counted("workload", 0.9, 0.6), "40 % of the launches have other grids (other work per step)"),
+        (counted("workload", 0.9, 0.6), "40 % of the launches have another grid size (other work per step)"),
         (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),
         (counted("algorithm", 64, 64, name="all-reduce", baseline_of=64, candidate_of=64, baseline_values=["RING"], candidate_values=["TREE"]), "all-reduce RING -> TREE in 64 of 64 launches per step"),
         (counted("grid", 16, 16, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", baseline_values=["16,1,1 x 512,1,1"], candidate_values=["4,1,1 x 544,1,1"]),

@@ -535,7 +535,7 @@ _COUNTED = {
     "synchronisations": "syncs_per_step",
 }  # fmt: skip
 _LAUNCH_TIMES = {
-    "host time in launching calls": "api_ns_per_step", "of it and of launch latency, GPU idle": "exposed_ns_per_step",
+    "host time in launching calls": "api_ns_per_step", "GPU idle in these calls and by launch latency": "exposed_ns_per_step",
     "queue delay, mean": "queue_delay_mean_ns", "queue delay, p50": "queue_delay_p50_ns", "queue delay, p99": "queue_delay_p99_ns",
 }  # fmt: skip
 
@@ -766,7 +766,7 @@ def _reading(report: Report) -> Section:
 
 _SIGNS = (
     ("delta", "Candidate minus baseline at equal workload, as measured: plus is slower, minus is faster."),
-    ("by count", "What a side does another number of times. It needs no test: 85 of 100 steps of each side hold one value."),
+    ("by count", "What the candidate does more or fewer times. It needs no test: 85 of 100 steps of each side hold one value."),
     ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
     ("change", "In a table: the delta as a part of the row's own baseline."),
     ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
