@@ -52,7 +52,7 @@ def test_each_rank_has_its_own_steps(folder):
     (both,) = reduce_sides([resolve(str(folder))], Reading(threads=1))
     (run,) = both.runs
     assert [part.name for part in run.parts] == [
-        f"node_0{name}00.1790857026.pt.trace.json.gz" for name in (2, 1)
+        f"run/node_0{name}00.1790857026.pt.trace.json.gz" for name in (2, 1)
     ]
     assert run.firsts() == (0, 1)
     one, other = (part.periods for part in run.parts)
