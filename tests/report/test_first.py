@@ -512,6 +512,12 @@ def test_a_pattern_has_no_condition_and_each_is_used() -> None:
         grammar.say("typical", direction="Slower")
 
 
+def test_lines_that_a_page_explains_begin_with_their_term() -> None:
+    explained = {name: text for name, text in grammar.PATTERNS.items() if name.startswith("repeat_")}
+    assert len(explained) > 5 and all(text.startswith("A repeat ") for text in explained.values())
+    assert grammar.PATTERNS["counts"].startswith("By count:")
+
+
 def test_what_the_comparison_says_as_data_has_its_pattern() -> None:
     """The name of a pattern is the first argument of `Said`, and the third of `_check`, which writes `check_` before it."""
     named = set()

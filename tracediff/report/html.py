@@ -36,7 +36,7 @@ def render_html(result: Result) -> str:
         tone=verdict.tone,
         sign=verdict.sign,
         sides=[("baseline", inputs.baseline.label), ("candidate", inputs.candidate.label)],
-        said=[_explained(text) for text in others],
+        said=[_explained(text, result) for text in others],
         measured=[
             sections.phases(result, phase_table.lines(result)),
             Line([" ".join([typical, workloads.mix_note(result), *workloads.compared(result)])], "note"),
@@ -60,12 +60,13 @@ def render_html(result: Result) -> str:
     return render(page, ["lanes.js"])
 
 
-def _explained(text: str) -> Line:
-    """A line of the first screen; a page says what it means by the words that it begins with."""
-    for term, meaning in sections.TERMS.items():
-        if text.startswith(term):
-            return Line([Cell(term, title=meaning), text.removeprefix(term)])
-    return Line([text])
+def _explained(text: str, result: Result) -> Line:
+    """A line of the first screen; what differs by count and what a repeat would show begin with a term that the page explains."""
+    terms = {result.headline.counts: "By count"}
+    if result.verdict_facts.basis != "checks":
+        terms[result.verdict_reason] = "A repeat"
+    term = terms.get(text)
+    return Line([Cell(term, title=sections.TERMS[term]), text.removeprefix(term)] if term else [text])
 
 
 def _fall(result: Result) -> Section:
