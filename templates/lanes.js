@@ -64,6 +64,11 @@
     while (letters > 2 && context.measureText(`${text.slice(0, letters)}\u2026`).width > width) letters -= 1;
     return letters > 2 ? `${text.slice(0, letters)}\u2026` : "";
   };
+  // What of the axis is not in a side's step
+  const beyond = (figure, side) => {
+    const parts = figure.anchor === undefined ? [[side.period, figure.length]] : [[0, side.from], [side.to, figure.length]];
+    return parts.filter(([begin, end]) => end > begin);
+  };
   const hatched = (context, x, y, width, height, colour) => {
     context.save();
     context.beginPath();
@@ -111,9 +116,7 @@
     context.textAlign = "left";
     for (const side of figure.sides) {
       const top = side.top + HEAD - 3, high = side.height - HEAD + 3;
-      for (const [begin, end] of crop ? [[0, side.from], [side.to, figure.length]] : [[side.period, figure.length]]) {
-        if (end > begin) hatched(context, at(begin, side), top, (end - begin) * px, high, ink.rule);
-      }
+      for (const [begin, end] of beyond(figure, side)) hatched(context, at(begin, side), top, (end - begin) * px, high, ink.rule);
       for (const [begin, length] of side.marks ?? []) {
         context.strokeStyle = context.fillStyle = ink.mark;
         context.globalAlpha = 0.1;
@@ -212,7 +215,7 @@
     box.append(list, scroll);
     const legend = element("ul", "tl-legend");
     const there = new Set(figure.lanes.flatMap((lane) => lane.events.map((one) => one.group)));
-    const hatch = figure.sides.some((side) => (side.period ?? side.to) < figure.length || side.from > 0);
+    const hatch = figure.sides.some((side) => beyond(figure, side).length);
     const used = Object.keys(data.groups).filter((one) => there.has(one)).map((key) => data.groups[key]);
     for (const [name, ink] of hatch ? [...used, data.beyond] : used) {
       const entry = element("li", "", name);

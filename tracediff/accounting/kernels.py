@@ -216,11 +216,10 @@ def loading_periods(timeline: Timeline, windows: Windows, threads: Collection[in
 def first_uses(loading: Ints) -> Ints:
     """Of periods that load code, ascending, those that do so for once: what comes at a regular distance is done again and again, and no start."""
     every = regular(np.diff(loading))
-    return (
-        loading[~(np.isin(loading + every, loading) | np.isin(loading - every, loading))]
-        if every
-        else loading
-    )
+    if not every:
+        return loading
+    again = np.isin(loading + every, loading) | np.isin(loading - every, loading)
+    return loading[~again]
 
 
 def regular(distances: Ints) -> int:

@@ -282,6 +282,9 @@ class Describe:
         if replaced:
             cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
         ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
+        about = [short(op.name, 60) for op in (*leading.baseline, *leading.candidate)]
+        if replaced:  # what went is what the change is about
+            about = replaced.partition(" -> ")[0].split(" + ")
         layer = self._m.layers.main(rows) if self._m.layers else None
         where = replace(where, phase=phase, layer=layer)
         return Candidate(
@@ -297,11 +300,7 @@ class Describe:
             explained=one.score,
             differs=self.differs(one),
             names=frozenset(short(op.name, 60) for op in ops),
-            leading=frozenset(
-                replaced.partition(" -> ")[0].split(" + ")
-            )  # what went is what the change is about
-            if replaced
-            else frozenset(short(op.name, 60) for op in (*leading.baseline, *leading.candidate)),
+            leading=frozenset(about),
             kinds=frozenset(category(op.name) for op in (*leading.baseline, *leading.candidate)),
         )
 

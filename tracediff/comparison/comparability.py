@@ -102,8 +102,9 @@ def check(
     ]  # fmt: skip
     # measured 0.7 and more within a program, eager attention or another optimizer too, and 0.01 to 0.28 between programs
     if counterparts is not None and min(counterparts) < SHARED:
-        one_program = _one_label(sides) or _same_ranges(sides) or _same_launches(sides)
-        unrelated = min(counterparts) < LITTLE and not one_program
+        unrelated = min(counterparts) < LITTLE and not (
+            _one_label(sides) or _same_ranges(sides) or _same_launches(sides)
+        )
         checks.append(
             _check("programs", [f"{100 * part:.0f} % of the kernel time" for part in counterparts],
                    "other_programs" if unrelated else "maybe_programs", "fail" if unrelated else "warn")

@@ -206,14 +206,13 @@ def _renamed(one: Candidate) -> Candidate:
     replaced = replacement(one.parts) if one.key and one.cause not in _NAMING else ""
     if not replaced:
         return _after_net(one) if one.key and one.cause not in _NAMING else one
-    facts = replace(one.facts, match="replaced")
-    return replace(
-        one,
-        cause="kernel_time",
-        facts=facts,
-        count=None,
-        where=replace(one.where, kernel=replaced),
-    )
+    return _replaced(one, replaced)
+
+
+def _replaced(one: Candidate, kernel: str | None) -> Candidate:
+    """A cause of kernels that others replace."""
+    facts, where = replace(one.facts, match="replaced"), replace(one.where, kernel=kernel)
+    return replace(one, cause="kernel_time", facts=facts, where=where, count=None)
 
 
 def _after_net(one: Candidate) -> Candidate:
@@ -266,16 +265,14 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         facts = replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)
     if after == before:
-        facts = replace(one.facts, match="replaced")
-        return replace(one, cause="kernel_time", facts=facts, count=None)
+        return _replaced(one, one.where.kernel)
     changed = after - before
     own = sum(map(_gain, (part for part in rows if part.cause == one.cause)))
     # most of the launches that changed; where others have them, the step launches more or fewer of many kernels
     if changed * _SIGN[one.cause] > 0 and own / changed >= MOSTLY:
         return replace(one, count=(before, after))
     if replaced := replacement(every):
-        facts, where = replace(one.facts, match="replaced"), replace(one.where, kernel=replaced)
-        return replace(one, cause="kernel_time", where=where, facts=facts, count=None)
+        return _replaced(one, replaced)
     most = max(every, key=lambda part: (part.delta_ns * one.judged.delta, part.where.kernel or ""))
     facts, where = replace(one.facts, match=""), replace(one.where, kernel=most.where.kernel)
     if _gain(most) * changed > 0 and changed * one.judged.delta > 0:

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from tracediff.comparison.measures import parse
 from tracediff.model import GateOutcome, Result
-from tracediff.report import units, words
-from tracediff.report.amounts import NAMED
+from tracediff.report import names, units, words
 from tracediff.report.grammar import say, told
 
 _MILLISECONDS = 1e7  # ns, from which a gate's times are in ms
@@ -45,9 +44,7 @@ def _message(gate: GateOutcome, result: Result) -> str:
         f"gate_{facts.why}", reason=result.verdict_reason, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
     )  # fmt: skip
     if facts.places:
-        names, more = ", ".join(map(repr, facts.places[:NAMED])), len(facts.places) - NAMED
-        places = say("and_more", names=names, count=f"{more}") if more > 0 else names
-        text = say("gate_places", text=text, places=places)
+        text = say("gate_places", text=text, places=names.some([repr(one) for one in facts.places]))
     if facts.waived_to:
         text = say("gate_waived_to", text=text, limit=facts.waived_to)
     for pattern, waiver in (("gate_waived", gate.waiver), ("gate_waiver_ended", facts.ended)):

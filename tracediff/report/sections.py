@@ -69,6 +69,12 @@ def _step(report: Report) -> str:
     return words.unit(report) if isinstance(report, Result) else "step"
 
 
+def _mean_step(report: Report) -> str:
+    """What sums over all steps are the mean of; a capture that is one step is its own."""
+    step = _step(report)
+    return f"mean {step}" if step == "step" else step
+
+
 def _last_side(report: Report) -> tuple[Literal["baseline", "candidate"], float]:
     """The side that a report is about, and its step, ns."""
     if isinstance(report, Result):
@@ -168,7 +174,7 @@ def answer(report: Result, one: KernelAnswer) -> list[Block]:
 
 
 def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -> list[str]:
-    mean = f"mean {_step(report)}" if _step(report) == "step" else _step(report)
+    mean = _mean_step(report)
     if one.baseline_hidden_ns > 0.5 or one.candidate_hidden_ns > 0.5:
         prose = units.prose([one.baseline_hidden_ns, one.candidate_hidden_ns])
         sizes = (prose.size(max(ns, 0.0)) for ns in (one.baseline_hidden_ns, one.candidate_hidden_ns))
@@ -230,16 +236,16 @@ def chosen(report: Show, one: StepDiff, top: int = 12) -> list[Block]:
 
 def accounting(report: Result) -> Section:
     """The categories of the step."""
-    (listed, whole), step = fields.categories(report), _step(report)
+    listed, whole = fields.categories(report)
     made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
     residual = f"{report.accounting.residual_ns}"
-    found: list[Block] = [lead(say("lead_accounting", step=step, residual=residual))]
+    found: list[Block] = [lead(say("lead_accounting", step=_step(report), residual=residual))]
     foot = replace(made.rows[-1], level="")
     found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
     if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):
         found.append(aside(say("lead_hidden")))
     return Section(
-        "accounting", say("accounting_of", step=f"mean {step}" if step == "step" else step), found, menu="Accounting", printed=True,
+        "accounting", say("accounting_of", step=_mean_step(report)), found, menu="Accounting", printed=True,
         gist="Every instant in one category: GPU work, or the cause of idle time",
     )  # fmt: skip
 

@@ -103,8 +103,7 @@ def _advice(report: Show) -> list[Section]:
 
 
 def _alerts(report: Show) -> list[Block]:
-    missing = [words.missing(report, kind) for kind in words.KINDS if kind != "gc"]  # none may have run
-    notes = [*workloads.left_out(report), *filter(None, missing)]
+    notes = [*workloads.left_out(report), *words.all_missing(report, silent=False)]
     items: list[list[Span]] = [[text] for text in notes[:NAMED]]
     if more := notes[NAMED:]:
         items.append([Link(say("more", count=f"{len(more)}"), "capture")])

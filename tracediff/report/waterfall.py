@@ -73,9 +73,8 @@ class Waterfall(msgspec.Struct, frozen=True):
     @property
     def small(self) -> list[Bar]:
         """The categories that a drawing adds up in one row: within noise, and a twentieth of the largest change or less."""
-        changes = [bar for bar in self.bars if bar.kind == "category" and bar.captured and bar.delta_ns]
-        largest = max((abs(bar.delta_ns) for bar in changes), default=0)
-        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= OWN * largest]
+        changes, large = _changes(self.bars), _large(self.bars)
+        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= large]
         return found if len(found) > 1 else []
 
     @property
@@ -104,6 +103,16 @@ class Waterfall(msgspec.Struct, frozen=True):
         step = 10 ** math.floor(math.log10(width))
         start = math.floor((low - 0.35 * width) / step) * step
         return (float(start), float(high)) if start > 0 else (0.0, float(high))
+
+
+def _changes(bars: Sequence[Bar]) -> list[Bar]:
+    """The categories that changed."""
+    return [bar for bar in bars if bar.kind == "category" and bar.captured and bar.delta_ns]
+
+
+def _large(bars: Sequence[Bar]) -> float:
+    """The size beyond which a change has a row of its own, however sure it is, ns."""
+    return OWN * max((abs(bar.delta_ns) for bar in _changes(bars)), default=0)
 
 
 def build(result: Result) -> Waterfall:
@@ -148,10 +157,10 @@ def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
             parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
             for part in parts:
                 held[part.cause] += part.delta_ns
-    largest = max(abs(bar.delta_ns) for bar in bars[1:-1]) if len(bars) > 2 else 0
+    large = _large(bars)
     return [
         replace(bar, level="likely")
-        if bar.level == NOISE and abs(bar.delta_ns) > OWN * largest and held[bar.key] / bar.delta_ns > MOSTLY
+        if bar.level == NOISE and abs(bar.delta_ns) > large and held[bar.key] / bar.delta_ns > MOSTLY
         else bar
         for bar in bars
     ]

@@ -205,9 +205,10 @@ def sides_without(result: Result | Show, kind: str) -> str:
     return "either side" if len(missing) == 2 else "".join(missing)
 
 
-def all_missing(result: Result | Show) -> list[str]:
-    """Say of every kind of trace that every capture can hold where it is missing."""
-    return [text for kind in KINDS if (text := missing(result, kind))]
+def all_missing(result: Result | Show, *, silent: bool = True) -> list[str]:
+    """Say of every kind of trace that every capture can hold where it is missing; `silent`: of those too of which none may have run."""
+    kinds = (kind for kind in KINDS if silent or kind not in _SILENT)
+    return [text for kind in kinds if (text := missing(result, kind))]
 
 
 def missing(result: Result | Show, kind: str) -> str:
