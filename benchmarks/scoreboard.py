@@ -109,7 +109,7 @@ def _found(result: Result, phase: str, planted: dict[str, Any]) -> Found:
         if it and (not one.parts or empty.planted_ns is None or _fits(one, empty.planted_ns)):
             return _as(empty, one, one)
         for part in one.parts:
-            names = " ".join(filter(None, (part.where.range, part.where.kernel, part.where.holder_range)))
+            names = " ".join(filter(None, (part.where.range, *part.where.called, part.where.holder_range)))
             if part.cause in causes and planted["place"] in names:
                 return replace(_as(empty, part, one), part=True)
         if it:

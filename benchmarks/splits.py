@@ -92,7 +92,7 @@ def statements(result: Result, levels: Sequence[str] = SURE, verdicts: Sequence[
 def place_of(one: Finding) -> str:
     """The range, kernel or call of a finding."""
     where = one.where
-    return where.holder_range or where.range or where.kernel or where.api or ""
+    return where.holder_range or where.range or " + ".join(where.called) or where.api or ""
 
 
 def half(one: Finding) -> float:

@@ -110,9 +110,9 @@ def _is_there(one, pair) -> bool:
         return where.range is not None and where.range.startswith("outside any range")
     if pair["cause"] == "gil_wait":
         return (where.holder_range, where.holder_thread) == (place, pair["thread"])
-    if where.kernel is None:
+    if where.kernels is None:
         return (where.range, where.thread) == (place, pair["thread"])
-    return pair["cause"] == "memcpy" or place[:20] in where.kernel
+    return pair["cause"] == "memcpy" or where.holds(place[:20])
 
 
 def _following(one) -> float:

@@ -91,8 +91,8 @@ def unranked(content: dict) -> dict:
     for finding in content["findings"]:
         del finding["rank"]
         for one in (finding, *finding["parts"]):
-            if one["where"]["kernel"]:  # `a -> b` or `b -> a`
-                one["where"]["kernel"] = sorted(one["where"]["kernel"].split(" -> "))
+            if kernels := one["where"]["kernels"]:  # a replaced by b, or b by a
+                one["where"]["kernels"] = sorted(kernels.values())
     return {
         key: sorted_rows(value) if isinstance(value, list) and value and isinstance(value[0], dict) else value
         for key, value in content.items()

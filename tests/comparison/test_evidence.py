@@ -129,7 +129,7 @@ def test_kernels_with_hostile_names_are_compared_and_found_again(tmp_path):
     result = compare(*sides)
     assert {row.match for row in result.kernels} == {"exact"}
     assert len(result.kernels) == len(names)
-    told = [one for one in result.findings if one.where.kernel is not None]
+    told = [one for one in result.findings if one.where.kernels]
     with Tables([resolve(str(tmp_path / side)) for side in ("one", "other")], events=False) as tables:
         answers = [tables.run(one.evidence.query)[0].frame for one in told]
     assert told and all(len(one) for one in answers)

@@ -13,7 +13,7 @@ from tracediff.comparison.candidates import Candidate
 from tracediff.comparison.findings import cancels, merged
 from tracediff.comparison.places import Judgement, Place
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Evidence, FindingFacts, FindingPart, Where
+from tracediff.model import Evidence, FindingFacts, FindingPart, Kernels, Where
 
 US = 1_000.0
 PHASES = {
@@ -32,11 +32,21 @@ def candidate(phase: str, part: str, delta: float, half: float, level: Evidence,
         Place("kernels", (30,)), PHASES[phase], part, baseline=0.0, candidate=0.0, delta=delta * US, low=(delta - half) * US,
         high=(delta + half) * US, host_speed=0.0, p=0.1, q=0.1, level=level, runs=runs,
     )  # fmt: skip
-    return Candidate("kernel_fused", Where(kernel="a -> b"), judged, "", FindingFacts(), level=level, **more)
+    return Candidate(
+        "kernel_fused",
+        Where(kernels=Kernels(("a",), ("b",))),
+        judged,
+        "",
+        FindingFacts(),
+        level=level,
+        **more,
+    )
 
 
 def row(delta: float) -> FindingPart:
-    return FindingPart("kernel_time", Where(kernel="a"), delta * US, delta * US, delta * US, "exact")
+    return FindingPart(
+        "kernel_time", Where(kernels=Kernels(("a",))), delta * US, delta * US, delta * US, "exact"
+    )
 
 
 def test_counted_kernels_are_a_finding_though_their_rows_cancel():

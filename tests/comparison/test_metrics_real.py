@@ -191,7 +191,7 @@ def test_what_was_planted_is_in_the_metrics(opened, compared):
         assert len(found) == 8 * 29
         attention.append(sum(found) / 29)
     first = result.findings[0]
-    assert first.where.kernel.startswith("cudnn_generated_fort_native_sdpa_sm8")  # shortened in the middle
+    assert first.where.called[0].startswith("cudnn_generated_fort_native_sdpa_sm8")  # shortened in the middle
     # the typical steps are not all: the slowest and fastest tenth is left out
     assert (first.baseline_ns, first.candidate_ns) == pytest.approx(tuple(attention), rel=0.01)
     assert first.delta_ns == pytest.approx(attention[1] - attention[0], rel=0.01)

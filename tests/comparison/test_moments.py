@@ -90,7 +90,7 @@ def test_an_op_that_was_launched_before_the_gap_waited_for_something_else(tmp_pa
 def test_the_moment_of_a_kernel_is_its_launch(tmp_path) -> None:
     """A step is 107 us of the host and three kernels, of 200 us and of 240: the second step is the first that is typical."""
     sides = [run_of_a_side(tmp_path, name, kernel_us=us) for name, us in (("a", 200), ("b", 240))]
-    (first,) = [one for one in compare(*sides).findings if one.where.kernel == "gemm_0"]
+    (first,) = [one for one in compare(*sides).findings if one.where.called == ("gemm_0",)]
     assert [(one.side, one.start_ns, one.end_ns, one.cause_ns) for one in first.evidence.moments] == [
         ("candidate", 827_000 + 107_000, 827_000 + 347_000, 240_000),
         ("baseline", 707_000 + 107_000, 707_000 + 307_000, 200_000),

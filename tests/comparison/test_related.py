@@ -29,6 +29,7 @@ from tracediff.model import (
     ApiRow,
     FindingFacts,
     FindingPart,
+    Kernels,
     Launch,
     LaunchPhase,
     LaunchSide,
@@ -197,7 +198,7 @@ def test_waits_for_one_holder_are_one_cause():
 
 def kernels(judged, name: str, count: tuple[float, float], *others: str, **more) -> Candidate:
     names = frozenset({name, *others})
-    where = Where(kernel=name)
+    where = Where(kernels=Kernels((name,)))
     return candidate(
         judged,
         more.pop("cause", "kernel_added"),
@@ -219,7 +220,7 @@ def test_kernels_named_in_the_same_change_are_one_cause():
     first, other = of_related_kernels(rows)
     assert first.cause == "kernel_fused" and first.level == "exact"
     assert first.judged.delta == pytest.approx((-22 + 9) * US)
-    assert other.where.kernel == COPY
+    assert other.where.called == (COPY,)
     # what may be noise is not taken in
     assert len(of_related_kernels([rows[0], replace(rows[1], level="within_noise")])) == 2
 
@@ -230,9 +231,9 @@ def test_a_fusion_that_is_a_small_part_names_no_change():
     fused = kernels(gemm, GEMM, (16, 8), SILU, cause="kernel_fused", level="exact")
     gone = kernels(silu, SILU, (8, 0), cause="kernel_removed", level="exact")
     (one,) = of_related_kernels([fused, gone])
-    assert (one.cause, one.where.kernel, one.judged.delta) == (
+    assert (one.cause, one.where.called, one.judged.delta) == (
         "kernel_removed",
-        SILU,
+        (SILU,),
         pytest.approx(-82 * US),
     )
 
@@ -261,7 +262,7 @@ def test_kernels_that_came_back_with_other_arguments_name_no_change():
     ]
     (one,) = of_related_kernels(together)
     assert one.judged.delta == pytest.approx(3 * US)
-    assert (one.cause, one.where.kernel, one.count) == ("kernel_added", "mul", (0, 1))
+    assert (one.cause, one.where.called, one.count) == ("kernel_added", ("mul",), (0, 1))
 
 
 def test_more_kernels_bring_their_launch_calls():
@@ -273,7 +274,7 @@ def test_more_kernels_bring_their_launch_calls():
         candidate(away, "host_work", where=Where(range="_schedule", thread="executor")),
     ]
     first, other = with_consequences(rows, launches(8))
-    assert first.where.kernel == COPY and first.judged.delta == pytest.approx(60 * US)
+    assert first.where.called == (COPY,) and first.judged.delta == pytest.approx(60 * US)
     assert sizes(first) == {"kernel_added": 20, "launch_api": 40}
     assert other.where.range == "_schedule"
     # fewer kernels do not bring more launch calls
@@ -310,10 +311,18 @@ def test_kernels_take_in_what_moved_and_nothing_that_may_not_have():
         assert (len(found) == 1) is taken and found[0].level == level
 
 
-def part(kernel: str, delta: float, before: float, after: float, cause: str = "kernel_time") -> FindingPart:
+def part(
+    kernel: str,
+    delta: float,
+    before: float,
+    after: float,
+    cause: str = "kernel_time",
+    *,
+    replaced_by: str = "",
+) -> FindingPart:
     return FindingPart(
         cause,
-        Where(kernel=kernel),
+        Where(kernels=Kernels((kernel,), (replaced_by,) if replaced_by else ())),
         delta,
         delta,
         delta,
@@ -326,17 +335,17 @@ def part(kernel: str, delta: float, before: float, after: float, cause: str = "k
 def test_a_row_of_two_names_goes_and_comes():
     """A product that widens its weights came apart: 345 us of it went, 401 us of widening came, and the product with 307 us."""
     row = msgspec.structs.replace(
-        part("w8a16 -> dequant", 56.0, 6, 6), of={"w8a16": -345.0, "dequant": 401.0}
+        part("w8a16", 56.0, 6, 6, replaced_by="dequant"), of={"w8a16": -345.0, "dequant": 401.0}
     )
-    assert replacement([part("gemm", 307.0, 0, 6), row]) == "w8a16 -> dequant + gemm"
-    assert (
-        replacement([part("gemm", 307.0, 4, 6), row]) == "w8a16 -> dequant"
+    assert replacement([part("gemm", 307.0, 0, 6), row]) == Kernels(("w8a16",), ("dequant", "gemm"))
+    assert replacement([part("gemm", 307.0, 4, 6), row]) == Kernels(
+        ("w8a16",), ("dequant",)
     )  # more launches replace nothing
     back = part("w8a16", -90.0, 6, 0)
-    assert replacement([back, row]) == "w8a16 -> dequant"
-    assert replacement([part("w8a16", 90.0, 0, 6), row]) == ""  # it came back with other arguments
-    other = msgspec.structs.replace(part("a -> b", 10.0, 6, 6), of={"a": -10.0, "b": 20.0})
-    assert replacement([other, row]) == ""  # each has a partner
+    assert replacement([back, row]) == Kernels(("w8a16",), ("dequant",))
+    assert replacement([part("w8a16", 90.0, 0, 6), row]) is None  # it came back with other arguments
+    other = msgspec.structs.replace(part("a", 10.0, 6, 6, replaced_by="b"), of={"a": -10.0, "b": 20.0})
+    assert replacement([other, row]) is None  # each has a partner
 
 
 def test_kernels_replace_others_where_some_go_and_others_come():
@@ -346,37 +355,37 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         part("copy", 39.0, 0, 15),
         part("gemm", 19.0, 15, 22),
     ]
-    assert replacement(rows) == "flash -> copy + softmax"
-    assert replacement(rows[1:]) == ""  # nothing went
-    assert replacement([part("flash", -450.0, 7, 0), rows[1]]) == ""  # 11 is no replacement of 450
+    assert replacement(rows) == Kernels(("flash",), ("copy", "softmax"))
+    assert replacement(rows[1:]) is None  # nothing went
+    assert replacement([part("flash", -450.0, 7, 0), rows[1]]) is None  # 11 is no replacement of 450
     again = part("softmax", -10.0, 6, 0)  # in other types
-    assert replacement([again, rows[1], rows[2]]) == ""
-    assert replacement([again, *rows]) == "flash -> copy"
+    assert replacement([again, rows[1], rows[2]]) is None
+    assert replacement([again, *rows]) == Kernels(("flash",), ("copy",))
 
 
 @pytest.mark.parametrize(
     ("cause", "after", "rows", "said"),
     [
         # 4 + 4 launches of two rows come to 2 + 2
-        ("kernel_fused", 60, [("a", -60, 4, 2, "kernel_fused"), ("b", 20, 4, 2, "kernel_fused")], ("kernel_fused", "ab", (8, 4))),
+        ("kernel_fused", 60, [("a", -60, 4, 2, "kernel_fused"), ("b", 20, 4, 2, "kernel_fused")], ("kernel_fused", ("ab",), (8, 4))),
         # one launch became 3, but 7 of the 9 that came are others: the step launches more of everything
-        ("kernel_split", 150, [("a", 30, 1, 3, "kernel_split"), ("b", 20, 8, 15)], ("kernel_added", "a", (9, 18))),
-        ("kernel_split", 150, [("a", 20, 1, 3, "kernel_split"), ("b", 30, 8, 15)], ("kernel_added", "b", (9, 18))),
+        ("kernel_split", 150, [("a", 30, 1, 3, "kernel_split"), ("b", 20, 8, 15)], ("kernel_added", ("a",), (9, 18))),
+        ("kernel_split", 150, [("a", 20, 1, 3, "kernel_split"), ("b", 30, 8, 15)], ("kernel_added", ("b",), (9, 18))),
         # what takes the time is launched less: what launches more does not name it
-        ("kernel_fused", 180, [("a", 70, 4, 2, "kernel_fused"), ("b", 10, 4, 8, "kernel_split")], ("kernel_time", "a", (4, 2))),
+        ("kernel_fused", 180, [("a", 70, 4, 2, "kernel_fused"), ("b", 10, 4, 8, "kernel_split")], ("kernel_time", ("a",), (4, 2))),
         # as often as before
-        ("kernel_split", 180, [("a", 70, 4, 4), ("b", 5, 4, 8), ("c", 5, 4, 5, "kernel_split")], ("kernel_time", "a", (4, 4))),
+        ("kernel_split", 180, [("a", 70, 4, 4), ("b", 5, 4, 8), ("c", 5, 4, 5, "kernel_split")], ("kernel_time", ("a",), (4, 4))),
         # as many launches: nothing is fused, others do the work
-        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", "ab", None)),
+        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", ("ab",), None)),
         # 2 launches of one kernel come to 5 of another, which takes its place
-        ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_time", "a -> b", None)),
-        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", "a -> b", None)),
+        ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_time", ("a", "b"), None)),
+        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", ("a", "b"), None)),
         # together fewer of what was called more: some came, and more of others went
-        ("kernel_added", 60, [("a", 90, 0, 5), ("b", -50, 16, 7)], ("kernel_time", "ab", (16, 12))),
-        ("kernel_removed", 60, [("a", 90, 0, 5), ("b", -50, 5, 0)], ("kernel_time", "ab", (5, 5))),
+        ("kernel_added", 60, [("a", 90, 0, 5), ("b", -50, 16, 7)], ("kernel_time", ("ab",), (16, 12))),
+        ("kernel_removed", 60, [("a", 90, 0, 5), ("b", -50, 5, 0)], ("kernel_time", ("ab",), (5, 5))),
         # of what went, the counts of all
-        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", "ab", (600, 4))),
-        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", "ab", (601, 0))),
+        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", ("ab",), (600, 4))),
+        ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", ("ab",), (601, 0))),
     ],
 )  # fmt: skip
 def test_kernels_that_changed_together_have_the_counts_of_all(cause, after, rows, said):
@@ -384,12 +393,12 @@ def test_kernels_that_changed_together_have_the_counts_of_all(cause, after, rows
     one = candidate(
         judged_,
         cause,
-        where=Where(kernel="ab"),
+        where=Where(kernels=Kernels(("ab",))),
         count=(1, 0),
         parts=tuple(part(name, delta * US, *counts) for name, delta, *counts in rows),
     )
     found = with_counts_of_all(one)
-    assert (found.cause, found.where.kernel, found.count) == said
+    assert (found.cause, found.where.called + found.where.kernels.replaced_by, found.count) == said
 
 
 def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):

@@ -39,7 +39,7 @@ def test_each_cause_and_all_of_them_at_the_baselines_level(tmp_path):
     result = with_words(compare(before, after, Options(what_if=True)))
     first, *others = [one for one in result.findings if one.without is not None]
     whole, base = step_ns(400, 300), step_ns()
-    without = {one.where.kernel or one.where.range: one.without.without_ns for one in (first, *others)}
+    without = {one.where.called or one.where.range: one.without.without_ns for one in (first, *others)}
     assert without.pop("_schedule") == pytest.approx(whole - 300 * US, abs=3 * US)
     assert list(without.values()) == pytest.approx([whole - 100 * US] * len(without), abs=3 * US)
     assert first.without.step_ns == pytest.approx(whole, abs=3 * US)

@@ -172,7 +172,7 @@ def test_sixteen_more_layer_norms_are_found_first():
     assert first.cause == "kernel_added"
     assert first.level == "exact"  # their number
     assert "vectorized_layer_norm" in found.headline.text
-    assert "vectorized_layer_norm_kernel" in first.where.kernel
+    assert first.where.holds("vectorized_layer_norm_kernel")
     assert (first.evidence.count_baseline, first.evidence.count_candidate) == (16, 32)
     means = []
     for name in ("graph_base", "graph_more"):

@@ -189,7 +189,7 @@ def _findings() -> list[m.Finding]:
             68_400.0,
             61_200.0,
             "Gaps inside CUDA graphs shrank: 8 fewer nodes a launch",
-            m.Where(kernel=GEMM, phase="generation"),
+            m.Where(kernels=m.Kernels((GEMM,)), phase="generation"),
             level="confirmed",
         ),
         _finding(
@@ -209,7 +209,7 @@ def _findings() -> list[m.Finding]:
             41_200.0,
             44_000.0,
             "waiting for rank 0 in ncclDevKernel_AllReduce: 16 per step",
-            m.Where(kernel="ncclDevKernel_AllReduce", phase="generation"),
+            m.Where(kernels=m.Kernels(("ncclDevKernel_AllReduce",)), phase="generation"),
             level="within_noise",
             q_value=0.22,
             spread=1.4,
@@ -220,7 +220,7 @@ def _findings() -> list[m.Finding]:
             212_300.0,
             210_700.0,
             f"2 kernels became 1: {TICK} and {MENTION} are now {JINJA}",
-            m.Where(kernel=JINJA, phase="generation"),
+            m.Where(kernels=m.Kernels((JINJA,)), phase="generation"),
             level="exact",
             held=m.Held(5, 5),
             parts=_parts(),
@@ -235,8 +235,8 @@ def _findings() -> list[m.Finding]:
 def _parts() -> list[m.FindingPart]:
     """-4.4, +3.1 and -0.3 us are the -1.6 us of the finding."""
     rows: list[tuple[m.Cause, m.Where, float, m.Evidence, bool]] = [
-        ("kernel_fused", m.Where(kernel=f"{TICK} + {MENTION} -> {JINJA}"), -4_400.0, "exact", False),
-        ("kernel_time", m.Where(kernel=MARKUP), 3_100.0, "confirmed", False),
+        ("kernel_fused", m.Where(kernels=m.Kernels((TICK, MENTION), (JINJA,))), -4_400.0, "exact", False),
+        ("kernel_time", m.Where(kernels=m.Kernels((MARKUP,))), 3_100.0, "confirmed", False),
         ("launch_latency", m.Where(range=SCRIPT, thread="executor"), -300.0, "likely", True),
     ]
     return [

@@ -419,10 +419,10 @@ def test_more_launches_of_graphs_are_said_before_the_kernels_that_they_bring(
 
 def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_count() -> None:
     """Two kernels of attention became one that takes longer; those of a GEMM split."""
-    kernels = "flash + lean -> fmha", "gemm -> a + b"
-    parts = [m.FindingPart("kernel_time", m.Where(kernel=one), 1.0, 1.0, 1.0, "exact") for one in kernels]
+    kernels = m.Kernels(("flash", "lean"), ("fmha",)), m.Kernels(("gemm",), ("a", "b"))
+    parts = [m.FindingPart("kernel_time", m.Where(kernels=one), 1.0, 1.0, 1.0, "exact") for one in kernels]
     counts = m.FindingEvidence("", [], count_baseline=16, count_candidate=8)
-    one = finding("kernel_time", 980.0, where={"kernel": kernels[0]}, parts=parts)
+    one = finding("kernel_time", 980.0, where={"kernels": kernels[0]}, parts=parts)
     one = msgspec.structs.replace(one, evidence=counts)
     assert named(one) == "slower kernels (flash and 1 more kernel)"
     assert title(one).endswith(", 16 -> 8 per step")
@@ -556,7 +556,7 @@ def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
 
 def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
     facts = m.FindingFacts(match="name", baseline_mean_ns=4_060.0, candidate_mean_ns=33_830.0)
-    one = finding("kernel_time", 186.0, where={"kernel": "copy_kernel"}, facts=facts)
+    one = finding("kernel_time", 186.0, where={"kernels": m.Kernels(("copy_kernel",))}, facts=facts)
     evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
     assert title(msgspec.structs.replace(one, evidence=evidence)) == (
         "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per mean step"
@@ -565,13 +565,14 @@ def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
 
 
 def test_copies_are_written_without_brackets_wherever_they_stand() -> None:
-    where = {"kernel": "2 x [memcpy DtoH] + [memset] -> [memcpy HtoD]"}
+    copy = "[memcpy DtoH]"
+    where = {"kernels": m.Kernels((copy, copy, "[memset]"), ("[memcpy HtoD]",))}
     one = finding("memcpy", 3.0, where=where, facts=m.FindingFacts(match="sequence"))
     evidence = msgspec.structs.replace(one.evidence, count_baseline=8.0, count_candidate=4.0)
     assert title(msgspec.structs.replace(one, evidence=evidence)) == (
         "exposed 2 x memcpy DtoH + memset -> memcpy HtoD: 8 -> 4 per step"
     )
-    assert spoken("2 x [memcpy DtoH] + [memset]") == "memcpy DtoH and memset"
+    assert spoken(["[memcpy DtoH]", "[memcpy DtoH]", "[memset]"]) == "memcpy DtoH and memset"
 
 
 def test_rare_steps_are_a_part_of_all_steps() -> None:
@@ -607,16 +608,19 @@ def test_titles() -> None:
             "launch_api", 1.0, where={"range": "forward", "api": call}, facts=m.FindingFacts(copies=True)
         )
         assert title(calls) == f"{said} (time in {call}) in forward" and named(calls) == f"{said} in forward"
-    copy = finding("memcpy", 1.0, where={"kernel": "[memcpy HtoD] -> cast"})
+    copy = finding("memcpy", 1.0, where={"kernels": m.Kernels(("[memcpy HtoD]",), ("cast",))})
     assert named(copy) == "exposed memcpy HtoD"
     many = finding(
-        "kernel_time", 1.0, where={"kernel": "a + b + c + d + e -> f"}, facts=m.FindingFacts(match="sequence")
+        "kernel_time",
+        1.0,
+        where={"kernels": m.Kernels(tuple("abcde"), ("f",))},
+        facts=m.FindingFacts(match="sequence"),
     )
     assert title(many).startswith("a + b + c + 2 more replaced by f: ")
     generated = {
         "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT": "GEMM",
-        "2 x nvjet_sm90_tst_64x16 -> nvjet_sm90_tst_128x16": "GEMM",
-        "vectorized_elementwise_kernel<BinaryFunctor, MulFunctor> + vectorized_elementwise_kernel<silu_kernel>": "mul and silu",
+        "vectorized_elementwise_kernel<BinaryFunctor, MulFunctor>": "mul",
+        "vectorized_elementwise_kernel<silu_kernel>": "silu",
         "elementwise_kernel<direct_copy_kernel_cuda>": "direct_copy",
         "vectorized_elementwise_kernel<CUDAFunctor_add>": "add",
         "reduce_kernel<or_kernel_cuda>": "or_kernel_cuda",
@@ -625,7 +629,7 @@ def test_titles() -> None:
         "vectorized_layer_norm_kernel": "vectorized_layer_norm",
         "rms_norm": "rms_norm",
     }  # fmt: skip
-    assert {name: spoken(name) for name in generated} == generated
+    assert {name: spoken([name]) for name in generated} == generated
     assert named(many) == "a and 4 more kernels replaced by f"
     assert title(finding("gc", 1.0, part="tail", **SCHEDULE)) == "Python GC in _schedule, in rare steps"
 

@@ -13,6 +13,7 @@ from tests.report import sample
 from tracediff.model import (
     FindingPart,
     Headline,
+    Kernels,
     OffCpuRow,
     OsCallRow,
     PhaseDelta,
@@ -302,7 +303,13 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     whole = sample.full()
     first = whole.findings[0]
     inside = FindingPart(
-        "kernel_time", Where(kernel="silu"), 20_800.0, 20_000.0, 21_600.0, "confirmed", match="exact"
+        "kernel_time",
+        Where(kernels=Kernels(("silu",))),
+        20_800.0,
+        20_000.0,
+        21_600.0,
+        "confirmed",
+        match="exact",
     )
     after = FindingPart(
         "launch_api", Where(range=sample.SCRIPT), -4_000.0, -5_000.0, -3_000.0, "likely", follows=True

@@ -96,7 +96,9 @@ def test_parts_and_other_phases_belong_to_their_finding() -> None:
     for name in ("parts", "phases"):
         rows = [number for number, one in enumerate(whole.findings) for _ in getattr(one, name)]
         assert rows and frames[f"findings_{name}"]["row"].to_list() == rows
-    assert {"cause", "where_kernel", "delta_ns", "level", "follows"} <= set(frames["findings_parts"].columns)
+    assert {"cause", "where_kernels_names", "delta_ns", "level", "follows"} <= set(
+        frames["findings_parts"].columns
+    )
     assert {"phase", "part", "delta_ns", "level"} <= set(frames["findings_phases"].columns)
     assert {"held_baseline", "held_candidate", "part", "host_speed_ns"} <= set(frames["findings"].columns)
 

@@ -22,6 +22,7 @@ from tracediff.model import (
     Evidence,
     FindingFacts,
     FindingPart,
+    Kernels,
     Moment,
     PhaseDelta,
     RareFact,
@@ -278,13 +279,13 @@ class Describe:
         leading = kernels.rows[rows[order[first]]]
         parts = tuple(item[4] for item in described)
         alone, parts = (parts, ()) if len(parts) == 1 else ((), parts)
-        replaced = "" if structural else replacement(parts)
+        replaced = None if structural else replacement(parts)
         if replaced:
-            cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernel=replaced)
+            cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernels=replaced)
         ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
-        about = [short(op.name, 60) for op in (*leading.baseline, *leading.candidate)]
+        about: Sequence[str] = [short(op.name, 60) for op in (*leading.baseline, *leading.candidate)]
         if replaced:  # what went is what the change is about
-            about = replaced.partition(" -> ")[0].split(" + ")
+            about = replaced.names
         layer = self._m.layers.main(rows) if self._m.layers else None
         where = replace(where, phase=phase, layer=layer)
         return Candidate(
@@ -317,7 +318,7 @@ class Describe:
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > SURELY * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
-        where = Where(kernel=kernel_text(match))
+        where = Where(kernels=kernels_of(match))
         own, exposed = (
             float(values[row, 1] - values[row, 0])
             for values in (kernels.walls, kernels.walls - kernels.hidden)
@@ -499,15 +500,17 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
     return "kernel_time"
 
 
-def replacement(parts: Sequence[FindingPart]) -> str:
-    """`a -> b + c` where kernels went and others came in their stead, the longest first; else empty.
+def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
+    """The kernels that went and those that came in their stead, the longest first; None where none did.
 
     What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
     have each a partner, they take another time.
     """
-    went: dict[str, float] = {}
-    came: dict[str, float] = {}
-    names = [(one, *(one.where.kernel or "").partition(" -> ")[::2]) for one in parts]
+    went: dict[tuple[str, ...], float] = {}
+    came: dict[tuple[str, ...], float] = {}
+    names = [
+        (one, one.where.called, one.where.kernels.replaced_by if one.where.kernels else ()) for one in parts
+    ]
     single = len({before for one, before, after in names if after or one.count_candidate == 0}) == 1
     for one, before, after in names:
         if after and single:
@@ -520,22 +523,16 @@ def replacement(parts: Sequence[FindingPart]) -> str:
     sides = [{name: ns for name, ns in side.items() if name not in again} for side in (went, came)]
     sizes = [sum(side.values()) for side in sides]
     if not min(sizes) or min(sizes) < LITTLE * max(sizes):
-        return ""
-    return " -> ".join(" + ".join(sorted(side, key=side.__getitem__, reverse=True)) for side in sides)
+        return None
+    longest = [sorted(side, key=side.__getitem__, reverse=True) for side in sides]
+    return Kernels(*(tuple(name for row in side for name in row) for side in longest))
 
 
-def kernel_text(match: Match) -> str:
-    """The kernels of a row: `a -> 2 x b`, or one side's where both are called the same."""
-    sides = [[short(op.name, 60) for op in ops] for ops in match.main]
-    before, after = (_folded(names) for names in sides)
+def kernels_of(match: Match) -> Kernels:
+    """The kernels of a row, those of both sides where they are called otherwise."""
+    before, after = (tuple(short(op.name, 60) for op in ops) for ops in match.main)
     if not before or not after or before == after:
-        return before or after
+        return Kernels(before or after)
     if {op.name for op in match.baseline} == {op.name for op in match.candidate}:
-        return _folded(sides[0][:1])
-    return f"{before} -> {after}"
-
-
-def _folded(names: list[str]) -> str:
-    """`a + a + b` -> `2 x a + b`."""
-    counts = {name: names.count(name) for name in names}
-    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+        return Kernels(before[:1])
+    return Kernels(before, after)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import tracediff
 from tracediff.comparison import tables
 from tracediff.comparison.alignment import Alignment
-from tracediff.comparison.candidates import kernel_text
+from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import (
     Measured,
     Part,
@@ -202,8 +202,8 @@ def compare(
     if options.what_if:
         called: Names = {}
         for match in kernels.rows:  # of several rows with one text, all
-            known = called.get(kernel_text(match), (frozenset(), frozenset()))
-            called[kernel_text(match)] = (
+            known = called.get(kernels_of(match), (frozenset(), frozenset()))
+            called[kernels_of(match)] = (
                 known[0].union(op.name for op in match.baseline),
                 known[1].union(op.name for op in match.candidate),
             )

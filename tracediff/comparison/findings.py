@@ -50,6 +50,7 @@ from tracediff.model import (
     FindingPart,
     Held,
     HostWorkRow,
+    Kernels,
     Launch,
     MemoryRow,
     Mix,
@@ -203,31 +204,31 @@ def _naming(mine: list[Candidate]) -> Candidate:
 
 def _renamed(one: Candidate) -> Candidate:
     """A cause whose kernels replace each other is called so; one whose name came back with other arguments after the next."""
-    replaced = replacement(one.parts) if one.key and one.cause not in _NAMING else ""
+    replaced = replacement(one.parts) if one.key and one.cause not in _NAMING else None
     if not replaced:
         return _after_net(one) if one.key and one.cause not in _NAMING else one
     return _replaced(one, replaced)
 
 
-def _replaced(one: Candidate, kernel: str | None) -> Candidate:
+def _replaced(one: Candidate, kernels: Kernels | None) -> Candidate:
     """A cause of kernels that others replace."""
-    facts, where = replace(one.facts, match="replaced"), replace(one.where, kernel=kernel)
+    facts, where = replace(one.facts, match="replaced"), replace(one.where, kernels=kernels)
     return replace(one, cause="kernel_time", facts=facts, where=where, count=None)
 
 
 def _after_net(one: Candidate) -> Candidate:
     """Named after the kernel that changed most with all rows of its name together."""
-    net: dict[str | None, float] = {}
+    net: dict[Kernels | None, float] = {}
     for part in one.parts:
-        net[part.where.kernel] = net.get(part.where.kernel, 0.0) + part.delta_ns
-    largest = max(one.parts, key=lambda part: abs(net[part.where.kernel]), default=None)
-    mine = [abs(part.delta_ns) for part in one.parts if part.where.kernel == one.where.kernel]
-    if largest is None or abs(net.get(one.where.kernel, 0.0)) >= MOSTLY * max(mine, default=0.0):
+        net[part.where.kernels] = net.get(part.where.kernels, 0.0) + part.delta_ns
+    largest = max(one.parts, key=lambda part: abs(net[part.where.kernels]), default=None)
+    mine = [abs(part.delta_ns) for part in one.parts if part.where.kernels == one.where.kernels]
+    if largest is None or abs(net.get(one.where.kernels, 0.0)) >= MOSTLY * max(mine, default=0.0):
         return one
     return replace(
         one,
         cause=largest.cause,
-        where=replace(one.where, kernel=largest.where.kernel),
+        where=replace(one.where, kernels=largest.where.kernels),
         facts=replace(one.facts, match=largest.match),
         count=(largest.count_baseline or 0.0, largest.count_candidate or 0.0),
     )
@@ -265,7 +266,7 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         facts = replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)
     if after == before:
-        return _replaced(one, one.where.kernel)
+        return _replaced(one, one.where.kernels)
     changed = after - before
     own = sum(map(_gain, (part for part in rows if part.cause == one.cause)))
     # most of the launches that changed; where others have them, the step launches more or fewer of many kernels
@@ -273,8 +274,8 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         return replace(one, count=(before, after))
     if replaced := replacement(every):
         return _replaced(one, replaced)
-    most = max(every, key=lambda part: (part.delta_ns * one.judged.delta, part.where.kernel or ""))
-    facts, where = replace(one.facts, match=""), replace(one.where, kernel=most.where.kernel)
+    most = max(every, key=lambda part: (part.delta_ns * one.judged.delta, part.where.called))
+    facts, where = replace(one.facts, match=""), replace(one.where, kernels=most.where.kernels)
     if _gain(most) * changed > 0 and changed * one.judged.delta > 0:
         cause = "kernel_added" if changed > 0 else "kernel_removed"
         return replace(one, cause=cause, where=where, facts=facts, count=(before, after))
@@ -304,11 +305,11 @@ def _belongs(lone: Candidate, block: Candidate) -> bool:
         return False
     side = lone.count.index(0)
     kinds = {
-        category((part.where.kernel or "").split(" + ")[0])
+        category(part.where.called[0])
         for part in block.parts
-        if (part.count_baseline, part.count_candidate)[side] == 0
+        if part.where.called and (part.count_baseline, part.count_candidate)[side] == 0
     }
-    return category((lone.where.kernel or "").split(" + ")[0]) in kinds
+    return bool(lone.where.called) and category(lone.where.called[0]) in kinds
 
 
 def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
@@ -336,7 +337,7 @@ def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow
             if one.cause in ("dependency", "graph_internal") and one.moved and one.judged.delta * change < 0
         ]
         main = min(own, key=order)
-        where = replace(main.where, kernel=None, layer=None)
+        where = replace(main.where, kernels=None, layer=None)
         named = replace(
             main,
             where=where,
@@ -403,13 +404,13 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
         own = [
             one
             for one in mine
-            if (one.sure or one.differs) and one.where.kernel and one.cause != "comm" and _more(one)
+            if (one.sure or one.differs) and one.where.kernels and one.cause != "comm" and _more(one)
         ]
         if not own:
             continue
         change = sum(_more(one) for one in own)
         eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
-        most = _LAUNCH_NS * eager if any(_before(one) for one in mine if one.where.kernel) else 0.0
+        most = _LAUNCH_NS * eager if any(_before(one) for one in mine if one.where.kernels) else 0.0
         copies = any(one.cause == "memcpy" for one in own)
         launching = {one.where.range for one in mine if one.cause == "launch_api"}
         followers = [
@@ -667,7 +668,9 @@ def sized(candidates: list[Candidate], structure: Sequence[StructureRow]) -> lis
         if row.baseline_bytes is not None and row.candidate_bytes not in (None, row.baseline_bytes)
     }
     return [
-        replace(one, facts=one.with_facts(copied_bytes=sizes.get((one.phase, one.where.kernel or ""))))
+        replace(
+            one, facts=one.with_facts(copied_bytes=sizes.get((one.phase, next(iter(one.where.called), ""))))
+        )
         if one.cause == "memcpy"
         else one
         for one in candidates
@@ -936,7 +939,7 @@ def _of_group(
     fact: WaitFact, late: int, finding: Finding, ranks: list[RankRow], groups: Sequence[RankGroup]
 ) -> WaitFact:
     """With the group that waits for the late rank in the finding's kernel: that in which waiting for a rank grew most."""
-    sends = "SendRecv" in (finding.where.kernel or "")
+    sends = finding.where.holds("SendRecv")
     mine = [one for one in groups if late in one.members and bool(one.kind) == sends]
     if not mine:
         return fact

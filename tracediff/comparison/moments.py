@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
-from tracediff.comparison.candidates import SIDES, far_more, kernel_text
+from tracediff.comparison.candidates import SIDES, far_more, kernels_of
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.comparison.shown import FIRST, PARTS
-from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Moment
+from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Kernels, Moment
 from tracediff.model.causes import IDLE
 from tracediff.stats.workload import stop_of
 from tracediff.steps.sample import joined, merge_lane
@@ -94,9 +94,11 @@ class _Finder:
         self._sampled = self._sampled_steps()
         self._kept = np.zeros(len(steps), np.bool_)
         self._kept[list(self._sampled)] = True
-        self._texts: dict[tuple[str, str], list[int]] = {}  # text and match of kernel rows -> the rows
+        self._called: dict[
+            tuple[Kernels | None, str], list[int]
+        ] = {}  # names and match of kernel rows -> the rows
         for row, match in enumerate(measured.kernels.rows):
-            self._texts.setdefault((kernel_text(match), match.match), []).append(row)
+            self._called.setdefault((kernels_of(match), match.match), []).append(row)
 
     def _sampled_steps(self) -> dict[int, SampledStep]:
         """Row of the frame -> the step's events."""
@@ -133,10 +135,10 @@ class _Finder:
         return None
 
     def _kernels(self, one: Finding | FindingPart) -> list[int]:
-        """Rows of the matching: those of its text that came, went or stayed as its own did."""
+        """Rows of the matching: those of its names that came, went or stayed as its own did."""
         match = one.match if isinstance(one, FindingPart) else one.facts.match
         match = {"more": "added", "fewer": "removed"}.get(match, match)
-        return self._texts.get((one.where.kernel or "", match), [])
+        return self._called.get((one.where.kernels, match), [])
 
     def _keys(self, one: Finding | FindingPart) -> list[tuple[int, IdleKey]]:
         where, layout = one.where, self._m.layout

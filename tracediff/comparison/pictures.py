@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP
-from tracediff.comparison.candidates import kernel_text
+from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.places import LEVELS, MATERIAL, Judged
@@ -160,13 +160,13 @@ def _mark(tree: _Node, measured: Measured, findings: Sequence[Finding]) -> None:
     for one in reversed(findings[:PARTS]):
         own = [(part.cause, part.where) for part in one.parts]
         for cause, where in ((one.cause, one.where), *own):
-            ranks[where.kernel or _idle_key(cause, where)] = one.rank
+            ranks[where.kernels or _idle_key(cause, where)] = one.rank
     layout = measured.layout
     of_cell = {
         cell: ranks.get((key.cause, key.thread, key.holder, key.where), 0)
         for cell, key in zip(layout.idle, layout.idle_keys, strict=True)
     } | {
-        cell: ranks.get(kernel_text(match), 0)
+        cell: ranks.get(kernels_of(match), 0)
         for cell, match in zip(layout.kernels, measured.kernels.rows, strict=True)
     }
     for node in tree.every():

@@ -18,7 +18,7 @@ from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
-from tracediff.model import Coverage, Finding, FindingPart, Projected, Tool, Where
+from tracediff.model import Coverage, Finding, FindingPart, Kernels, Projected, Tool, Where
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
 from tracediff.stats.tests import MOSTLY
@@ -201,7 +201,7 @@ def level(side: Side, edit: Scale, phase: str = "") -> float:
 # Of the first causes of a comparison: what the candidate's step would take with each at the baseline's level.
 
 # Of the kernels of a finding: their names on the baseline, and on the candidate.
-Names = dict[str, tuple[frozenset[str], frozenset[str]]]
+Names = dict[Kernels | None, tuple[frozenset[str], frozenset[str]]]
 _NOT_SCALED = ("host_sync", "unattributed")
 
 
@@ -235,9 +235,9 @@ def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Sc
     )
     parts, phase = finding.parts or [own], finding.where.phase or ""
     found, undone = [], 0.0
-    kernels = [part for part in parts if part.where.kernel is not None]
+    kernels = [part for part in parts if part.where.kernels]
     if kernels:
-        called = [names.get(part.where.kernel or "", (frozenset(), frozenset())) for part in kernels]
+        called = [names.get(part.where.kernels, (frozenset(), frozenset())) for part in kernels]
         theirs, mine = (frozenset().union(*(one[number] for one in called)) for number in (0, 1))
         edit = Scale(BUSY, 0.5, names=mine)
         before, after = (level(side, edit, phase) for side in sides)
@@ -248,7 +248,7 @@ def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Sc
         left = max(after - undone, 0.0) if theirs or before else 0.0
         found.append(replace(edit, factor=left / after))
     for part in parts:
-        if part.where.kernel is not None:
+        if part.where.kernels:
             continue
         if part.cause not in CATEGORIES or part.cause in _NOT_SCALED:
             if part.follows:

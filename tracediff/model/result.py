@@ -132,11 +132,18 @@ class FindingEvidence(msgspec.Struct, frozen=True):
     crop: Crop | None = None  # of the first causes, where steps were kept event by event
 
 
+class Kernels(msgspec.Struct, frozen=True):
+    """The kernels of a row by their shortened names, in order; a name as often as it is launched."""
+
+    names: tuple[str, ...]
+    replaced_by: tuple[str, ...] = ()  # those of the candidate, where they are called otherwise
+
+
 class Where(msgspec.Struct, frozen=True):
     """The place of a finding; empty fields do not apply."""
 
     range: str | None = None
-    kernel: str | None = None
+    kernels: Kernels | None = None
     thread: str | None = None
     holder_thread: str | None = None
     holder_range: str | None = None
@@ -146,6 +153,15 @@ class Where(msgspec.Struct, frozen=True):
     os_call: str | None = None  # the OS call in which most of the change lies
     layer: str | None = None  # the layer or kind of layer that has most of the time of the kernels
     other_calls: bool = False  # CUDA functions other than `api` have more than a trifle of the time
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The names of its kernels, those of the baseline where others replaced them; none of idle time."""
+        return self.kernels.names if self.kernels else ()
+
+    def holds(self, word: str) -> bool:
+        """Whether the name of one of its kernels, on either side, holds a word."""
+        return any(word in name for name in self.called + (self.kernels.replaced_by if self.kernels else ()))
 
 
 class CallFact(msgspec.Struct, frozen=True):

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 import msgspec
 
 from tracediff.kernels.names import GROUPS, category
-from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
+from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Kernels, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
-from tracediff.report.units import counted, prose, size
+from tracediff.report.names import counted as name_counts
+from tracediff.report.units import arrow, counted, prose, size
 from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import OUTSIDE, awaits
 
@@ -113,7 +114,7 @@ def _advised(finding: Finding) -> str:
     where, facts = finding.where, finding.facts
     if facts.code_loads:
         return "code_loads"
-    if "unified" in (where.kernel or ""):
+    if where.holds("unified"):
         return "migrates"
     if facts.memory[1:] == ["pageable"]:
         return "pageable"
@@ -194,11 +195,10 @@ def named(finding: Finding) -> str:
         return text
     if ROWS[finding.cause].kind == "idle":
         return _idle_of(finding, short=True)
-    text = finding.where.kernel or ""
-    first = text.partition(" + ")[0] if _several(finding) else text  # the others are counted
-    kernel = _with_others(finding, spoken(first))
+    where = finding.where
+    kernel = _with_others(finding, spoken(where.called[:1] if _several(finding) else where.called))
     several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
-    sides = [_first_of(side) for side in text.split(" -> ")]
+    sides = [_first_of(side) for side in _both_sides(where.kernels)]
     name = _kernels_named(finding, kernel, say(several, kernel=kernel), sides)
     return say("name_counted", name=name, numbers=_numbers(finding)) if is_counted(finding) else name
 
@@ -213,8 +213,9 @@ def is_counted(finding: Finding) -> bool:
 
 def _kernels_titled(finding: Finding) -> str:
     """Kernels or copies by their whole names, with their counts and times."""
-    facts, kernel = finding.facts, _with_others(finding, _kernels(finding.where.kernel or ""))
-    text = _kernels_named(finding, kernel, kernel, kernel.split(" -> "))
+    facts, sides = finding.facts, kernel_sides(finding.where.kernels, NAMED)
+    kernel = _with_others(finding, arrow(sides))
+    text = _kernels_named(finding, kernel, kernel, sides)
     times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
     said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced"))
     said += [_numbers(finding)] * (facts.match not in ("more", "fewer", "replaced"))
@@ -236,11 +237,11 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
         pattern = f"name_{_LATE[facts.late_rank.kind]}"
     elif f"{pattern}_{facts.match}" in PATTERNS:
         pattern += f"_{facts.match}"
-    elif cause == "kernel_time" and (_several(finding) or " -> " not in (finding.where.kernel or "")):
+    elif cause == "kernel_time" and (_several(finding) or len(sides) < 2):
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
     elif cause == "memcpy" and finding.evidence.count_baseline == 0:
         pattern += "_new"
-    elif cause == "kernel_time" and len(set(sides)) == 2 and not _several(finding):
+    elif cause == "kernel_time" and sides[0] != sides[1]:
         return say("replaced_by", before=sides[0], after=sides[1])
     kernel = kernel or say("communication")
     return say(pattern, kernel=kernel, kernels=kernels, rank=late(finding), **_counts(finding))
@@ -317,10 +318,9 @@ def _overlap(finding: Finding, kernel: str) -> str:
     return said if streams is None else say("named_streams", overlap=said, per=facts.per, **_both(streams))
 
 
-def spoken(text: str) -> str:
-    """Kernels in a sentence, those of the baseline where both sides are called otherwise: `GEMM`, `mul and silu`."""
-    names = list(dict.fromkeys(brief(name) for name in text.partition(" -> ")[0].split(" + ") if name))
-    return joined(names)
+def spoken(names: Sequence[str]) -> str:
+    """Kernels in a sentence: `GEMM`, `mul and silu`."""
+    return joined(list(dict.fromkeys(map(brief, names))))
 
 
 def _with_others(finding: Finding, kernel: str) -> str:
@@ -331,15 +331,14 @@ def _with_others(finding: Finding, kernel: str) -> str:
 
 def _several(finding: Finding) -> int:
     """How many rows of kernels changed together, of which the finding names one; 0 where it names all."""
-    rows = len({one.where.kernel for one in finding.parts if not one.follows})
+    rows = len({one.where.kernels for one in finding.parts if not one.follows})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
     return 0 if rows < 2 or named_by_block or not finding.cause.startswith("kernel") else rows
 
 
-def _first_of(text: str) -> str:
+def _first_of(names: Sequence[str]) -> str:
     """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
-    names = text.partition(" -> ")[0].split(" + ")
-    more, first = len(names) - 1, brief(names[0])
+    more, first = len(set(names)) - 1, brief(names[0])
     return say("and_kernels", kernel=first, more=counted(more, "more kernel")) if more else first
 
 
@@ -352,7 +351,7 @@ def joined(names: list[str]) -> str:
 
 def brief(name: str) -> str:
     """What a kernel does: `GEMM` of those with a generated name, `silu`, else its name without arguments of its template."""
-    name = re.sub(r"^\d+ x ", "", _COPY.sub(r"\1", name))
+    name = _COPY.sub(r"\1", name)
     function, _, arguments = name.partition("<")
     word = function
     if arguments and _GENERIC.search(function):
@@ -376,7 +375,7 @@ def part_named(part: FindingPart) -> str:
     """A row of what belongs to a finding, by its cause and its place."""
     if ROWS[part.cause].kind == "idle":
         return _idle(part.cause, part.where)
-    return _kernels(part.where.kernel or "") or CAUSES[part.cause].name
+    return arrow(kernel_sides(part.where.kernels, NAMED)) or CAUSES[part.cause].name
 
 
 def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
@@ -385,7 +384,7 @@ def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
         return [(CAUSES[part.cause].name, part.delta_ns)]
     if part.of:
         return [(brief(name), ns) for name, ns in part.of.items()]
-    return [(spoken(part.where.kernel or "") or CAUSES[part.cause].name, part.delta_ns)]
+    return [(spoken(part.where.called) or CAUSES[part.cause].name, part.delta_ns)]
 
 
 def idle_title(one: IdleCause | StepPlace, *, host_only: bool) -> str:
@@ -483,14 +482,18 @@ def _holder(where: Where) -> str:
     return _placed(who, "" if place.startswith(OUTSIDE) else at(place))
 
 
-def _kernels(text: str) -> str:
-    """Kernels of both sides, of many the first."""
-    sides = []
-    for side in text.split(" -> "):
-        names = [_COPY.sub(r"\1", name) for name in side.split(" + ")]
-        more = len(names) - NAMED
-        sides.append(" + ".join(names if more <= 1 else [*names[:NAMED], f"{more} more"]))
-    return " -> ".join(sides)
+def _both_sides(kernels: Kernels | None) -> list[tuple[str, ...]]:
+    return [side for side in (kernels.names, kernels.replaced_by) if side] if kernels else []
+
+
+def kernel_sides(kernels: Kernels | None, most: int | None = None) -> list[str]:
+    """The kernels of each side that are called otherwise: `["2 x mul", "silu"]`; of many the first, where one more is none too many."""
+    said = []
+    for side in _both_sides(kernels):
+        names = name_counts(_COPY.sub(r"\1", name) for name in side)
+        more = len(names) - (most or len(names))
+        said.append(" + ".join(names if more <= 1 else [*names[:most], f"{more} more"]))
+    return said
 
 
 def the_thread(role: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from tracediff.kernels.names import collective, short
-from tracediff.model import Finding, Result, StructureRow
+from tracediff.model import Finding, Kernels, Result, StructureRow
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.causes import KINDS, brief, is_counted, named
@@ -55,7 +55,7 @@ def brief_of(result: Result) -> list[str]:
         text = sentence(one, alike)
         if timed := next((finding for finding in causes if _holds(finding, one)), None):
             causes.remove(timed)
-            several = one.kind == "kernel" and short(one.name) != timed.where.kernel
+            several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
             text = named(timed) if several else text  # the counts of a cause are said once
             text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
         said.append(text)
@@ -68,9 +68,9 @@ def _holds(finding: Finding, row: StructureRow) -> bool:
     if row.kind == "kernels":
         return facts.launched is not None and where.range == row.range
     if row.kind == "messages":
-        return row.name.removeprefix("nccl") in (where.kernel or "")
+        return where.holds(row.name.removeprefix("nccl"))
     if row.kind in ("kernel", "copies"):
-        return short(row.name) in (where.kernel or "")
+        return where.holds(short(row.name))
     return row.kind == "synchronisations" and facts.counted_calls and where.api == row.name
 
 

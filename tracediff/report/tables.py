@@ -237,8 +237,8 @@ def _plain(hint: Any) -> Any:
 
 
 def _item(hint: Any) -> Any:
-    """The type of a list's items; None where it is no list."""
-    return _plain(typing.get_args(hint)[0]) if typing.get_origin(hint) is list else None
+    """The type of the items of a list or a tuple of one type; None of what is neither."""
+    return _plain(typing.get_args(hint)[0]) if typing.get_origin(hint) in (list, tuple) else None
 
 
 def _is_struct(hint: Any) -> bool:

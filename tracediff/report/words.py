@@ -21,7 +21,7 @@ from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
-from tracediff.report.causes import CAUSES, at, part_kinds
+from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds
 from tracediff.report.grammar import say
 from tracediff.stats.rules import NEARLY
 from tracediff.trace.threads import OUTSIDE
@@ -241,7 +241,7 @@ def place(where: Where) -> list[tuple[str, str]]:
     inside = "" if where.range == OUTSIDE else where.range or ""
     parts = [
         ("place", at(inside)) if inside.startswith(OUTSIDE) else ("range", inside),
-        ("kernel", where.kernel),
+        ("kernel", units.arrow(kernel_sides(where.kernels))),
         ("layer", where.layer),
         ("API", where.api),
         ("OS call", where.os_call),
