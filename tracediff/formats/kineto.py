@@ -473,16 +473,24 @@ def _decoded_args(raw: msgspec.Raw) -> _Args:
 
 def nanoseconds(raw: msgspec.Raw) -> int | None:
     """Microseconds in decimal digits -> ns, without a float on the way; None where there is no number."""
-    text = bytes(raw)
-    if text[-4:-3] == b"." and len(text) <= 19 and (digits := text[:-4] + text[-3:]).isdigit():
-        return int(digits)
     try:
-        number = Decimal(text.strip(b'"').decode())
+        number = Decimal(bytes(raw).strip(b'"').decode())
     except (ArithmeticError, UnicodeDecodeError):
         return None
     if not number.is_finite() or number.adjusted() > 15:
         return None  # no time: 10^16 us are three hundred years
     return int((number * 1000).to_integral_value(ROUND_HALF_EVEN))
+
+
+_THREE_DECIMALS = re.compile(rb"(?:(?:\d{1,15}\.\d{3})?(?:,|\Z))*")
+
+
+def _nanoseconds(times: list[msgspec.Raw]) -> list[int | None]:
+    """`nanoseconds` of each: at once where all have three decimals, as Kineto writes them."""
+    text = b",".join(times)
+    if times and _THREE_DECIMALS.fullmatch(text):
+        return [int(digits) if digits else None for digits in text.replace(b".", b"").split(b",")]
+    return [nanoseconds(one) for one in times]
 
 
 def _int(value: object) -> int | None:
@@ -585,6 +593,7 @@ _CATEGORIES = {
 }  # fmt: skip
 # the span of the profiler itself is read for when it begins
 READ = {category for category, table in _CATEGORIES.items() if table} | {"Trace"}
+_TIMED = _CATEGORIES.keys() | READ
 _OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId")
 _COLUMNS: dict[str, tuple[str, ...]] = {
     _KERNEL: (*_OP_COLUMNS, "demangledName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
@@ -660,8 +669,9 @@ class _Tables:
         self._callers: set[int] = set()  # processes that called CUDA
         self._hip = False  # it is HIP that they called
         self._nccl: set[int] = set()  # threads that called NCCL
-        self._rows = dict.fromkeys(_COLUMNS, 0)  # of each table, so far
-        self._known = self._timed = 0  # events of categories of Kineto; those with a time
+        self._frames: dict[str, int] = {}  # Python's, as the trace names them -> their text
+        self._known = False  # some event is of a category of Kineto's
+        self._timed = 0  # events of work that have a time
         self._fine = False  # some time is finer than a microsecond
         self._origin: int | None = None  # ns, of the first event
         self._first = 0  # ns, of the earliest event from the origin
@@ -676,24 +686,24 @@ class _Tables:
         """Take the events of one block."""
         rows: dict[str, list[_Row]] = {table: [] for table in _COLUMNS}
         memory: list[_Row] = []
-        for event in events:
-            table = _CATEGORIES.get(event.cat or "")
-            if table is None and event.cat != "Trace":
-                continue
-            self._known += table is not None
-            start = nanoseconds(event.ts) if event.ph == "X" or of_memory(event) else None
+        self._known = self._known or any(event.cat in _CATEGORIES for event in events)
+        timed = [event for event in events if event.cat in _TIMED and (event.ph == "X" or of_memory(event))]
+        starts = _nanoseconds([event.ts for event in timed])
+        lengths = _nanoseconds([event.dur for event in timed])
+        for event, start, length in zip(timed, starts, lengths, strict=True):
             if start is None:
                 continue
             if self._origin is None:
                 self._origin = start
             start -= self._origin
-            if of_memory(event):
+            if event.ph == "i":
                 memory += self._levels(event, start)
                 continue
             self._first = min(self._first, start)
+            table = _CATEGORIES.get(event.cat or "")
             if not table:
                 continue
-            length = nanoseconds(event.dur) or 0
+            length = length or 0
             self._timed += 1
             if not self._fine:
                 self._fine = (start + self._origin) % 1000 != 0 or length % 1000 != 0
@@ -707,7 +717,6 @@ class _Tables:
             else:
                 row = self._op(table, event, name)
             rows[table].append((start, start + max(length, 0), *row))
-            self._rows[table] += 1
         for table, some in rows.items():
             self._db.executemany(_INSERTS[table], some)
         if memory:
@@ -759,6 +768,8 @@ class _Tables:
     def _range(self, event: Event, name: str) -> _Row | None:
         if name.startswith("Python GC"):
             return _START_END, self._thread(event), self._string(name), 0, None
+        if event.cat == "python_function" and not self._annotations_only:
+            return _PUSH_POP, self._thread(event), self._frame(name), 0, None
         said = message(event)
         if said is not None or name == _TOGETHER:
             call, payload = (said.call, _payload(said)) if said is not None else (_GROUP_END, None)
@@ -766,8 +777,7 @@ class _Tables:
             return _PUSH_POP, self._thread(event), self._string(call), _NCCL, payload
         if event.cat != "user_annotation" and self._annotations_only:
             return None
-        text = frame_name(name) if event.cat == "python_function" else name
-        return _PUSH_POP, self._thread(event), self._string(text), 0, _json(inputs(event))
+        return _PUSH_POP, self._thread(event), self._string(name), 0, _json(inputs(event))
 
     def _thread(self, event: Event) -> int:
         """The globalTid of nsys; ids that do not fit its 24 bits get others."""
@@ -780,6 +790,13 @@ class _Tables:
 
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
+
+    def _frame(self, name: str) -> int:
+        """The text of a Python function."""
+        found = self._frames.get(name)
+        if found is None:
+            found = self._frames[name] = self._string(frame_name(name))
+        return found
 
     def finish(self, head: dict[str, Any]) -> None:
         """Write what is known at the end: names, devices, how it was recorded, notes. Raises `TracediffError`: not-kineto."""
@@ -815,11 +832,8 @@ class _Tables:
 
     def _refuse_unjoined(self) -> None:
         """Refuse a trace of an AMD GPU whose kernels do not say what launched them. Raises `TracediffError`: kineto-rocm."""
-        if not self._hip or not self._rows[_KERNEL]:
-            return
-        if not self._db.execute(
-            f"SELECT 1 FROM {_KERNEL} WHERE correlationId IS NOT NULL LIMIT 1"
-        ).fetchone():
+        joined = self._db.execute(f"SELECT max(correlationId IS NOT NULL) FROM {_KERNEL}").fetchone()
+        if self._hip and joined == (0,):
             raise TracediffError(
                 "kineto-rocm",
                 f"{self._name} was recorded on an AMD GPU, and its kernels have no correlation: what launched them is not known",
