@@ -73,8 +73,9 @@ def result(verdict: m.Verdict, observed: Observed, *findings: m.Finding, **more:
     """Five runs a side of `main` and of `pr`."""
     whole = sample.full()
     step = msgspec.structs.replace(
-        whole.step, time_share=more.pop("time_share", m.Shares(1.0, 1.0)), runs=more.pop("runs", m.Pair(5, 5))
-    )
+        whole.step, time_share=more.pop("time_share", m.Shares(1.0, 1.0)), runs=more.pop("runs", m.Pair(5, 5)),
+        delta_ns=more.pop("all_steps_ns", 0.0),
+    )  # fmt: skip
     inputs = msgspec.structs.replace(
         whole.inputs, candidate=msgspec.structs.replace(whole.inputs.candidate, label="pr")
     )
@@ -244,8 +245,24 @@ def test_steps_that_stop_now_and_then_are_counted() -> None:
     observed = seen(1_000, 1_800, 300, of="mean", stops=stops(0, 1, 60, 48_000.0))
     assert headline(result("likely_regressed", observed)).what == (
         "Likely slower with pr: mean generation step 1,000 -> 1,800 us (+800 us, +80.0 %):"
-        " the candidate stops for 48.0 ms in 1 of its generation steps."
+        " the candidate stops for 48.0 ms in 1 of its steps."
     )
+
+
+def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> None:
+    """All steps take 129.3 of 1,038.6 us more: 12.4 %."""
+    faster = "Likely faster with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %"
+    seen_ = seen(1_000, 950, 8)
+    assert (
+        headline(result("likely_improved", seen_, all_steps_ns=129_300.0)).what
+        == f"{faster}; all steps +12.4 %)."
+    )
+    few = phase("generation", delta(1_000.0, -50.0, 8.0), "improved", time_share=m.Shares(0.07, 0.06))
+    assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
+        f"{faster}; 7.0 % of step time, all steps +12.4 %)."
+    )
+    slower = headline(result("likely_regressed", seen(1_000, 1_050, 8), all_steps_ns=129_300.0)).what
+    assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
 
 def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:

@@ -12,7 +12,7 @@ from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
-from tracediff.stats.rules import MOST_RUNS, MOSTLY, PERMUTE
+from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, PERMUTE
 
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
 _NEXT = {
@@ -124,10 +124,15 @@ def what(result: Result) -> str:
     if _within_noise(result):
         slots["change"] = say("within_noise", change=slots["change"])
     shares = phase.time_share if (phase := lead(result)) else None
+    every = units.change(result.step.delta_ns, result.step.baseline_ns)
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
-        every = units.change(result.step.delta_ns, result.step.baseline_ns)
         slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
+    elif (
+        result.step.delta_ns * observed.delta_ns < 0
+        and abs(result.step.delta_ns) >= LITTLE * result.step.baseline_ns
+    ):
+        slots["change"] = say("all_otherwise", change=slots["change"], all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         slots["change"] = say("no_gpu_work", change=slots["change"])
     of = _of(result)
