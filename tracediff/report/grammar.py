@@ -570,7 +570,7 @@ PATTERNS: dict[str, str] = {
     "matched": "{level}, uncertain match",
     "held": "in {count} of {runs} runs",
     # What a moment of a cause is.
-    "moment_typical": "{step}, near the typical size: {cause}",
+    "moment_typical": "{step}, of those kept in full the nearest to the median: {cause}",
     "moment_rare": "{step}, one of the rare steps: {cause}",
     "moment_beside": "{step}, the same place: no {cause} there",
     # Beside a cause.
