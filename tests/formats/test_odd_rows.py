@@ -76,6 +76,19 @@ def test_calls_that_were_made_and_not_recorded(skipped: int, polled: int, said: 
         assert "from 0.007 to 0.008 s" in notes[0] and "50,000 of 50,020" in notes[0]
 
 
+def test_calls_that_were_lost_in_several_stretches(tmp_path):
+    """None of them holds a third of the calls: of ten calls each that are recorded, 20,000 follow that are not."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number in range(60):
+        corr = number + 1 + 20_000 * (number // 10)
+        trace.range(1, label(number), 1_000_000 * number, 1_000_000 * number + 950_000)
+        trace.api(1, "cudaLaunchKernel", 1_000_000 * number, 1_000_000 * number + 5_000, corr=corr)
+        trace.kernel(corr, 1_000_000 * number + 10_000, 1_000_000 * number + 905_000)
+    (note,) = [one for one in reduced(trace, tmp_path).warnings if one.slug == "cuda-calls-lost"]
+    # five stretches: the first behind call 10 at 9 ms, the last before call 51 at 50 ms; the last call is 100,060
+    assert "from 0.009 to 0.050 s" in note.message and "100,000 of 100,060" in note.message
+
+
 def test_captures_that_lost_most_calls_are_not_comparable(tmp_path):
     """As a whole: its length says nothing of the program then."""
     sides = []

@@ -115,6 +115,14 @@ def test_the_change_and_its_cause_as_measured() -> None:
     assert first.lines(told) == [found.what, found.why, reason(one), "Next: profile it."]
 
 
+def test_calls_that_were_lost_are_said_first() -> None:
+    """Half of a run may be missing then; captures that are not comparable for it say so already."""
+    lost = [m.Note("cuda-calls-lost", "b.sqlite: ...")]
+    said = "CUDA calls were lost in recording (cuda-calls-lost): all figures are of what is left."
+    assert said in first.lines(result("regressed", seen(1_000, 1_092, 8, WORK), WORK, warnings=lost))
+    assert said not in first.lines(result("not_comparable", seen(1_000, 1_092, 8, WORK), WORK, warnings=lost))
+
+
 @pytest.mark.parametrize(
     ("of", "said"),
     [

@@ -42,7 +42,8 @@ def lines(result: Result) -> list[str]:
     """The first screen of a result with its sentences, without lines that say nothing; the first stands out."""
     said = result.headline
     first = said.what or said.text or f"{words.VERDICTS[result.verdict].word}."
-    told = (first, said.why, said.counts, result.verdict_reason, *_odd_runs(result), advice(result))
+    lost = say("lost") if words.calls_lost(result) and result.verdict != "not_comparable" else ""
+    told = (first, said.why, said.counts, lost, result.verdict_reason, *_odd_runs(result), advice(result))
     return [line for line in told if line]
 
 

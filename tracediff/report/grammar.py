@@ -587,7 +587,7 @@ PATTERNS: dict[str, str] = {
     "length_of_capture": "{label}: the capture, counted as one step, takes {size}",
     "length_of_step": "{label}: a step takes {size}",
     "length_of_mean": "{label}: a step takes {size} in the mean, {median} in the median",
-    "show_lost": "CUDA calls were lost while this was recorded (cuda-calls-lost), and all figures are of what is left. {sentence}",
+    "lost": "CUDA calls were lost in recording (cuda-calls-lost): all figures are of what is left.",
     "show_host": "{length} on the host.",
     "show_host_most": "{length} on the host, the largest part from {cause} ({most}).",
     "show_busy": "{length}. The GPU is busy for {share} of {whole}, the largest part with {kernel} ({size}).",

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.model.causes import BUSY, SURELY
-from tracediff.model.common import CALLS_LOST
 from tracediff.model.show import Advice, IdleCause, Show, StepDiff, StepPlace
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import NAMED
@@ -74,8 +73,7 @@ def _between(report: Show, values: Sequence[float]) -> str:
 def sentence(report: Show) -> str:
     """The first sentences: how long a step is, and where most of its idle time goes; before that, whether calls of it were lost."""
     said = _sentence(report)
-    lost = any(note.slug == CALLS_LOST for note in report.warnings)
-    return say("show_lost", sentence=said) if lost else said
+    return f"{say('lost')} {said}" if words.calls_lost(report) else said
 
 
 def _sentence(report: Show) -> str:

@@ -17,6 +17,7 @@ from tracediff.model import (
     Where,
     causes,
 )
+from tracediff.model.common import CALLS_LOST
 from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
@@ -120,6 +121,11 @@ def capture_with(report: Result | Show, kind: str) -> str:
     elif _by_tensorrt_llm(report):
         found = _WITH_TENSORRT_LLM
     return found.get(kind, "a wider -t")
+
+
+def calls_lost(report: Result | Show) -> bool:
+    """Whether the profiler left out CUDA calls of a capture for a while."""
+    return any(note.slug == CALLS_LOST for note in report.warnings)
 
 
 def _by_tensorrt_llm(report: Result | Show) -> bool:

@@ -405,7 +405,7 @@ def _unrecorded(capture: Capture) -> list[Note]:
     return [
         Note(
             CALLS_LOST,
-            f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s none of the CUDA calls of process {pid} was recorded, {lost:,} of"
+            f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s CUDA calls of process {pid} were not recorded, {lost:,} of"
             f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record a shorter"
             " window, or with a newer nsys",
         )
