@@ -52,9 +52,9 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     last = max(ops[-1], 1)
     edge = last * ROW / (right - AXIS - 2 * ROW)  # room for jumps at the first op and the last one
     axes.set(xlim=(-edge, last + edge), ylim=(low - room, high + room))
-    axes.xaxis.grid(visible=False)
     label(axes.yaxis, {at: _signed(at, scale) for at in marks(*axes.get_ylim(), 4)})
     label(axes.xaxis, {at: f"{at:,.0f}" for at in marks(0, last, 3 if layout.narrow else 6)})
+    axes.xaxis.grid(visible=False)
     for ink, bound in (("--slower", max), ("--faster", min)):
         if any(bound(ns, 0) for ns in lags):
             shape = [
