@@ -73,7 +73,7 @@ def _settings() -> dict[str, Any]:
         "figure.dpi": _INCH, "savefig.dpi": _INCH, "svg.fonttype": "none", "svg.hashsalt": "tracediff",
         "text.parse_math": False, "path.simplify": False, "font.family": "DejaVu Sans", "font.size": SIZE,
         "text.color": colour("--ink"), "grid.color": colour("--rule"), "grid.linewidth": 1.0,
-        "axes.axisbelow": True, "lines.scale_dashes": False, "lines.dashed_pattern": (3.0, 3.0), "lines.markeredgewidth": 0.0,
+        "axes.axisbelow": True, "xtick.bottom": False, "ytick.left": False, "lines.scale_dashes": False, "lines.dashed_pattern": (3.0, 3.0), "lines.markeredgewidth": 0.0,
         **{f"axes.spines.{one}": False for one in ("left", "right", "top", "bottom")},
         **{f"{axis}tick.{what}": 0.0 for axis in "xy" for what in ("major.size", "minor.size")},
         **{f"{axis}tick.labelcolor": colour("--muted") for axis in "xy"},
@@ -92,8 +92,8 @@ def canvas() -> Iterator[None]:
     import matplotlib.artist
 
     # the help on the properties of each class, which nobody reads here, would take half of the time of the import
-    matplotlib.artist.ArtistInspector.get_aliases = lambda _: {}  # type: ignore[method-assign]
-    matplotlib.artist.ArtistInspector.get_setters = lambda _: []  # type: ignore[method-assign]
+    matplotlib.artist.ArtistInspector.get_aliases = lambda _: {}  # type: ignore[method-assign,assignment]
+    matplotlib.artist.ArtistInspector.get_setters = lambda _: []  # type: ignore[method-assign,assignment]
     plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
     settings: dict[Any, Any] = {**plain, **_settings()}
     with _ONE_AT_A_TIME, matplotlib.rc_context(settings), warnings.catch_warnings():
