@@ -576,6 +576,20 @@ def used(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, floa
     return match_kernels(*sides)
 
 
+def test_a_row_is_called_by_its_most_used_kernels():
+    # by name the rarest would come first: 1 of 49 launches, and 1 of 40
+    found = used(
+        {"nvjet_tst_256x16_TNT": (1, 12_000), "nvjet_tst_64x8_TNT": (48, 3_000)},
+        {"nvjet_tst_128x224_TNT": (1, 36_000), "nvjet_tst_64x64_TNT": (39, 4_000)},
+    )
+    (row,) = found.rows
+    assert [ops[0].name for ops in (row.baseline, row.candidate)] == [
+        "nvjet_tst_64x8_TNT",
+        "nvjet_tst_64x64_TNT",
+    ]
+    assert [ops[0].name for ops in row.main] == ["nvjet_tst_64x8_TNT", "nvjet_tst_64x64_TNT"]
+
+
 LINE = "nvkernel_relax_F1L{}_2@512,1,1@128,1,1"
 POINT = "triton_poi_fused_{}@512,1,1@128,1,1"
 

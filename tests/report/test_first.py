@@ -453,6 +453,16 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     assert title(one).endswith(", 16 -> 8 per step")
 
 
+def test_gemms_that_are_launched_more_often_are_some_of_those_of_a_step() -> None:
+    """Of 75 GEMMs of a step 7 became 240; the others are in another count."""
+    facts = m.FindingFacts(match="template")
+    counts = m.FindingEvidence("", [], count_baseline=7, count_candidate=240)
+    kernels = m.Kernels(("nvjet_sm90_tst_256x128_TNT",), ("nvjet_sm90_tst_64x64_TNT",))
+    one = finding("kernel_added", 16_280.0, where={"kernels": kernels}, facts=facts)
+    one = msgspec.structs.replace(one, evidence=counts)
+    assert named(one) == "more launches of some GEMMs, 7 -> 240 per step"
+
+
 # Would it repeat
 
 

@@ -15,7 +15,7 @@ Each op of each side ends up in exactly one row; a kernel used in two roles is d
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, product
@@ -453,7 +453,7 @@ class _Books:
         weights = [{pair: self._weight(side, pair) for pair in pairs} for side in (0, 1)]
         parts: list[list[Ops]] = []
         for side in (0, 1):
-            of_part: Counter[Ops] = Counter()
+            of_part: dict[Ops, float] = defaultdict(float)
             for pair in pairs:
                 of_part[pair[side]] += weights[side][pair]
             parts.append(sorted(filter(None, of_part), key=lambda part: (-of_part[part], part)))
@@ -466,8 +466,13 @@ class _Books:
         )
         return Match("", 0.0, one, other, main=main, pairs=tuple(pairs))
 
-    def _weight(self, side: int, pair: Pair) -> int:
-        return sum(self.uses[side].get(op, Counter())[pair] for op in set(pair[side]))
+    def _weight(self, side: int, pair: Pair) -> float:
+        """Launches per step of the ops of a pair that stand in it, also of those outside the sequences."""
+        launched = 0.0
+        for op in sorted(set(pair[side]) & self.uses[side].keys()):
+            uses, used = self.uses[side][op], self._phase.used[side].get(op)
+            launched += uses[pair] / uses.total() * (used.per_step if used else uses.total())
+        return launched
 
     def _main(self, side: int, op: OpKey) -> Pair:
         """Where an op stands most: with itself, if anywhere."""

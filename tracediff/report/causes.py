@@ -199,8 +199,11 @@ def named(finding: Finding) -> str:
     kernel = _with_others(finding, spoken(where.called[:1] if _several(finding) else where.called))
     several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
     sides = [_first_of(side) for side in _both_sides(where.kernels)]
-    name = _kernels_named(finding, kernel, say(several, kernel=kernel), sides)
-    return say("name_counted", name=name, numbers=_numbers(finding)) if is_counted(finding) else name
+    kernels, counted_too = say(several, kernel=kernel), is_counted(finding)
+    if kernel == "GEMM" and counted_too:  # a step has others, which are not in the count
+        kernel = say("kernels_some", kernels=kernels)
+    name = _kernels_named(finding, kernel, kernels, sides)
+    return say("name_counted", name=name, numbers=_numbers(finding)) if counted_too else name
 
 
 def is_counted(finding: Finding) -> bool:
