@@ -67,7 +67,8 @@ def test_the_terminal():
     assert first.startswith(
         "quantize, grid 132 -> 1056 is 4.0 x faster (40.0 -> 10.0 us): occupancy 12 -> 74 %"
     )
-    assert "Occupancy limited by grid (less than one wave)" in text
+    assert "Its occupancy is limited by grid (less than one wave)" in first
+    assert "Figures of quantize, grid 132 -> 1056" in text  # a page has them under the name of the kernel
     assert (
         "not collected on the candidate" in text
         and "ncu --section" not in text.split("not collected on the baseline")[0][:50]
@@ -79,7 +80,8 @@ def test_markdown_is_a_table_and_the_figures_of_the_first_kernel():
     text = companion.render_markdown(report())
     tokens = markdown(text)
     assert [token.type for token in tokens].count("table_open") == 3
-    assert "| memory throughput, of peak |" in text and "Bound by latency" in text
+    assert "| memory throughput, of peak |" in text and "is bound by latency" in text
+    assert "**Warp states of quantize, grid 132 -> 1056**" in text
 
 
 def test_the_page_says_what_the_numbers_are():

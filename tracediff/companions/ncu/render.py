@@ -71,24 +71,32 @@ def _linked(row: Row, number: int) -> Row:
 def _part(row: NcuRow, number: int) -> Section:
     """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
     depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
-    none = missing(row)
-    tables = (("Figures", figures(row)), ("Warp states", stalls(row)))
+    none, kernel = missing(row), shorten(name(row), 112)
+    tables = (("ncu_figures", figures(row)), ("ncu_stalls", stalls(row)))
     listed = [
-        table("ncu figures", lines, VALUES, limit=LIMIT, title=title, look="plain", depth=depth)
+        table(
+            "ncu figures",
+            lines,
+            VALUES,
+            limit=LIMIT,
+            title=say(title, kernel=kernel),
+            look="plain",
+            depth=depth,
+        )
         for title, lines in tables
         if lines
     ]
     blocks: list[Block] = [
         _facts(row),
         *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
-        Line([say("ncu_bound", bound=both(row, bound), limited=both(row, limited))]),
+        Line([say("ncu_bound", kernel=kernel, bound=both(row, bound), limited=both(row, limited))]),
         Section("", "", listed, columns=True, depth=depth),
         *([Line([say("ncu_ratio", factors=factors(row))])] if row.factors else []),
         *notes(f"Note: {row.note}." if row.note else ""),
         *([Line([say("ncu_none", keys=", ".join(none))], "aside")] if none else []),
     ]
-    title, first = shorten(name(row), 112), number == 0 and depth == 1
-    return Section(f"ncu-{number}", title, blocks, depth=depth, folded=True, open=first)
+    first = number == 0 and depth == 1
+    return Section(f"ncu-{number}", kernel, blocks, depth=depth, folded=True, open=first)
 
 
 def _facts(row: NcuRow) -> Table:
