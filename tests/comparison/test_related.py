@@ -503,6 +503,15 @@ def test_a_fused_library_call_is_one_cause_with_what_the_host_did_in_it(counts, 
         }
 
 
+@pytest.mark.parametrize(("after", "cause"), [(71, "kernel_added"), (29, "kernel_removed")])
+def test_launches_that_came_or_went_in_a_range_are_no_slower_kernel(after: int, cause: str) -> None:
+    """Of 50 launches 21 more or fewer: what launches them is asked, not why they are slow."""
+    (grown,) = places([100], [100 + 4 * (after - 50)])
+    row = kernels(grown, "copy", (50, after), cause="kernel_time", level="exact", differs=True)
+    (found,) = of_one_range([row], rows_of(50, after, range="generate"))
+    assert (found.cause, found.count) == (cause, (50, after))
+
+
 def test_other_functions_at_a_place_are_told() -> None:
     """Graph launches take 100 us before and 150 after, kernel launches 0 and 30: most of the change is the former's, and not all."""
     pieces = pl.DataFrame(

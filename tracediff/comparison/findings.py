@@ -380,6 +380,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
         main = _naming(own)
         named = replace(
             main,
+            cause=main.cause if main.cause in _NAMING else "kernel_added" if change > 0 else "kernel_removed",
             where=replace(main.where, range=row.range),
             facts=main.with_facts(launched=CallFact("kernels", row.baseline, row.candidate)),
             count=(row.baseline, row.candidate),
