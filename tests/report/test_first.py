@@ -16,7 +16,7 @@ from tests.tiny import ROOT
 from tracediff import model as m
 from tracediff.companions.model import Result
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
-from tracediff.report import first, grammar, sections, words
+from tracediff.report import first, grammar, phase_table, sections, words
 from tracediff.report.causes import named, spoken, title
 from tracediff.report.first import headline, reason
 from tracediff.report.phrases import power_note, with_words
@@ -584,6 +584,18 @@ def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
             if any(isinstance(part, ast.IfExp) for part in ast.walk(one))
         ]
     assert found == []
+
+
+def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it() -> None:
+    """A mean of 1,000 us grows by 4,000 +- 6,000: more than a whole step. The row of the sentence says what the sentence says, no other does."""
+    mean = delta(1_000.0, 4_000.0, 6_000.0)
+    rare = phase("generation", delta(1_000.0, 60.0, 90.0), "inconclusive", verdict_of="mean", mean=mean)
+    one = result("inconclusive", seen(1_000, 5_000, 6_000, of="mean"), phases=[rare])
+    assert reason(one) == "A repeat would show -2,000 to +10,000 us (95 %): 5 + 5 runs."
+    said = {line.kind: line.measured for line in phase_table.lines(one)}
+    assert said["mean"] == mean
+    other = result("inconclusive", seen(1_000, 1_060, 90), phases=[rare])
+    assert {line.kind: line.measured for line in phase_table.lines(other)}["mean"] is None
 
 
 # Causes and what stands beside them

@@ -56,12 +56,12 @@ class PhaseLine(msgspec.Struct, frozen=True):
 
     @property
     def measured(self) -> Interval | None:
-        """The change with its interval, where that says something: not of too few steps, or where noise is as large as a whole step."""
+        """The change with its interval, where the first sentences say it, or it says something: not of too few steps, or noise as large as a whole step."""
         change = self.change
         if not isinstance(change, Interval) or self.unjudged or not self.compared:
             return None
         beyond = change.ci_low_ns < -change.baseline_ns or change.ci_high_ns > change.candidate_ns
-        return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns else change
+        return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns and not self.first else change
 
 
 def lines(result: Result) -> list[PhaseLine]:
