@@ -6,7 +6,6 @@ All sweeps of the accounting are built from the few functions here; tests compar
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -236,24 +235,21 @@ def _nested(start: Ints, end: Ints, depth: npt.NDArray[np.intp], deepest: int) -
 def _last_begun(
     start: Ints, end: Ints, order: npt.NDArray[np.intp]
 ) -> tuple[Intervals, npt.NDArray[np.intp]]:
-    """`innermost` of ranges that do not nest: one pass over them, with the open ones at hand."""
+    """`innermost` of ranges that do not nest: one pass over them, with the open ones at hand, the last begun on top."""
     begins, ends = start[order].tolist(), end[order].tolist()
     parts: list[tuple[int, int, int]] = []
-    open_ranges: list[int] = []  # negative positions: the heap's first is the last begun
+    open_ranges: list[int] = []
     now = begins[0]
-    for position in range(len(begins) + 1):
-        until = begins[position] if position < len(begins) else None
-        while open_ranges and (until is None or now < until):
-            top = -open_ranges[0]
-            if ends[top] <= now:
-                heapq.heappop(open_ranges)
-                continue
-            stop = ends[top] if until is None else min(ends[top], until)
-            parts.append((now, stop, top))
-            now = stop
-        if until is not None:
-            heapq.heappush(open_ranges, -position)
-            now = until
+    for position, until in enumerate([*begins, max(ends)]):
+        while open_ranges and now < until:
+            stop = min(ends[open_ranges[-1]], until)
+            if stop > now:
+                parts.append((now, stop, open_ranges[-1]))
+                now = stop
+            else:
+                open_ranges.pop()
+        open_ranges.append(position)
+        now = until
     table = np.array(parts, np.int64)
     return Intervals(table[:, 0], table[:, 1]), order[table[:, 2]]
 
