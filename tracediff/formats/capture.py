@@ -15,7 +15,7 @@ from tracediff.formats.bounds import bounded
 from tracediff.formats.database import connect, in_memory, reuse, sql
 from tracediff.formats.kineto import PRODUCT, is_trace_name
 from tracediff.formats.reports import PARQUET_FIRST, Form
-from tracediff.formats.schema import Schema, inspect
+from tracediff.formats.schema import Schema, inspect, written
 from tracediff.formats.unpack import fingerprint, remove, unpack
 from tracediff.model import Captured, Note
 
@@ -97,7 +97,7 @@ def load_capture(
     if plain.is_dir():
         columnar.check(plain, path.name)
     else:
-        schema = inspect(plain, path.name)
+        schema = written(plain) if is_trace_name(path) else inspect(plain, path.name)
     db = _database(plain, scratch, memory_limit, threads)
     try:
         return bounded(lambda: _loaded(path, plain, schema, db), path.name, columnar.size(plain), db)

@@ -7,6 +7,7 @@ column is NULL, a missing table is empty and its kind of trace "not captured": n
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from tracediff.errors import TracediffError
 from tracediff.formats.database import quoted
 from tracediff.formats.files import SQLITE
-from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine
+from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine, open_export
 
 # table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it
 STAGED: dict[str, dict[str, str]] = {
@@ -126,7 +127,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def inspect(path: Path, name: str | None = None) -> Schema:
-    """What a SQLite file holds. Only one that is returned from here may be given to DuckDB: see `untrusted`.
+    """What a SQLite file of others holds. Only one that is returned from here may be given to DuckDB: see `untrusted`.
 
     `name` is what messages call the file: a scratch copy goes by the name of what the user gave.
     Raises `TracediffError`: not-a-file, empty-file, not-sqlite, truncated, locked, not-nsys, not-plain-table, read-too-costly.
@@ -146,6 +147,18 @@ def inspect(path: Path, name: str | None = None) -> Schema:
         )
     tables = {table: frozenset(columns) for table, columns in found.tables.items()}
     return Schema(tables, version_of(found.version), str(path))
+
+
+def written(path: Path) -> Schema:
+    """What a SQLite file holds that this program wrote itself."""
+    with closing(open_export(path)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            name: db.execute("SELECT name FROM pragma_table_info(?)", [name]).fetchall() for name in names
+        }
+    return Schema(
+        {name: frozenset(one for (one,) in found) for name, found in columns.items()}, file=str(path)
+    )
 
 
 def check_header(path: Path, name: str) -> None:
