@@ -463,6 +463,16 @@ def test_gemms_that_are_launched_more_often_are_some_of_those_of_a_step() -> Non
     assert named(one) == "more launches of some GEMMs, 7 -> 240 per step"
 
 
+def test_communication_with_kernels_beside_it_says_so() -> None:
+    """Of -166 us NCCL has -212, the attention between its calls +39: the sum is not that of the communication alone."""
+    names = ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "flash_fwd", "silu")
+    kernels = [m.Kernels((name,)) for name in names]
+    parts = [m.FindingPart("comm", m.Where(kernels=one), 1.0, 1.0, 1.0, "likely") for one in kernels]
+    one = finding("comm", -166.0, where={"kernels": kernels[0]}, parts=parts)
+    assert named(one) == "communication in NCCL and 2 more kernels"
+    assert named(msgspec.structs.replace(one, parts=parts[:1])) == "communication in NCCL"
+
+
 # Would it repeat
 
 

@@ -336,7 +336,8 @@ def _several(finding: Finding) -> int:
     """How many rows of kernels changed together, of which the finding names one; 0 where it names all."""
     rows = len({one.where.kernels for one in finding.parts if not one.follows})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
-    return 0 if rows < 2 or named_by_block or not finding.cause.startswith("kernel") else rows
+    of_kernels = finding.cause == "comm" or finding.cause.startswith("kernel")
+    return rows if rows > 1 and of_kernels and not named_by_block else 0
 
 
 def _first_of(names: Sequence[str]) -> str:
