@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.report import sample
+from tracediff import model as m
 from tracediff.model import (
     FindingPart,
     Headline,
@@ -218,6 +219,21 @@ def test_rows_within_noise_are_folded_and_cut() -> None:
     shown, folded = section(page, "kernels").split('<details class="numbers">')
     assert (shown.count("<tr data-level="), folded.count("<tr data-level=")) == (3, 40)
     assert "50 kernels not shown to have changed" in folded and "The first 40 of 50 rows." in folded
+
+
+def test_kernels_of_a_typical_step_say_what_they_leave_out_and_one_count_of_them() -> None:
+    """50 -> 60 us in the one row of 70 -> 90 us GPU time: compute 52 -> 62, exposed copies 18 -> 28."""
+    whole = sample.full()
+    one = m.KernelTypical("generation", 50e3, 60e3, 10e3, 9e3, 11e3, "likely", q_value=0.01)
+    busy = [{"compute": 52e3, "memcpy": 18e3, "host_work": 9e3}, {"compute": 62e3, "memcpy": 28e3}]
+    accounting = m.Accounting(*busy, {}, 0)
+    phases = [msgspec.structs.replace(phase, accounting=accounting) for phase in whole.phases]
+    kernels = [msgspec.structs.replace(whole.kernels[0], phases=[one]), *whole.kernels[1:]]
+    page = render_html(msgspec.structs.replace(whole, phases=phases, kernels=kernels))
+    said = section(page, "kernels")
+    assert "1 of 1 rows beyond noise" in page
+    left = "Kernels with less than 0.1 % of the step each are only in the JSON: together"
+    assert f"{left} 20.0 → 30.0 µs of 70.0 → 90.0 µs GPU time." in said
 
 
 def test_the_longest_gaps_of_both_sides_are_in_one_order() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -179,14 +178,6 @@ def _launch_change(row: KernelRow, context: Context) -> Cell | None:
 def _grids(row: KernelRow, context: Context) -> str:
     sides = [one for one in (row.baseline, row.candidate) if one]
     return units.arrow(one.grids[0] + (" ..." if len(one.grids) > 1 else "") for one in sides if one.grids)
-
-
-def kernel_time(rows: Sequence[KernelRow]) -> dict[str, float]:
-    """The time of all kernels of each side, ns per step."""
-    return {
-        side: sum(own.ns_per_step for row in rows for name, own in side_of(row) if name == side)
-        for side in _SIDES
-    }
 
 
 def _of_kernel_time(row: KernelRow, context: Context) -> str:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.model import GapRow, KernelRow, KernelSide, KernelTypical, RangeRow, RankRow, Result
+from tracediff.model import (
+    Accounting,
+    GapRow,
+    KernelRow,
+    KernelSide,
+    KernelTypical,
+    RangeRow,
+    RankRow,
+    Result,
+)
+from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.report.names import kernel as kernel_name
 
@@ -15,35 +28,50 @@ OUTLIER = 3.5  # robust standard deviations from which a rank is called one
 class PhaseKernels(msgspec.Struct, frozen=True):
     """Kernel rows, the largest change first, per typical step of a phase as causes are; phase '': per mean of all compared steps.
 
-    places: of `id(row)` the row of `Result.kernels`.
+    places: of `id(row)` the row of `Result.kernels`. gpu_ns: GPU time of each side in that step, of which a typical step's rows leave
+    trifles out.
     """
 
     phase: str
     rows: list[KernelRow]
     places: dict[int, int]
+    gpu_ns: dict[str, float]
 
 
 def kernels_by_phase(result: Result) -> list[PhaseKernels]:
     """The kernels of each judged phase, that of the verdict first; where there is none, of all compared steps."""
     order = sorted(result.phases, key=lambda one: (one.phase != result.verdict_facts.phase, -one.share))
     found = []
-    for phase in (one.phase for one in order if one.judged):
+    for phase in (one for one in order if one.judged):
         mine = [
-            (place, row, one)
+            (place, _typical(row, one))
             for place, row in enumerate(result.kernels)
             for one in row.phases
-            if one.phase == phase
+            if one.phase == phase.phase
         ]
         if mine:
-            found.append(of_phase(phase, [(place, _typical(row, one)) for place, row, one in mine]))
+            of = of_phase(phase.phase, mine)
+            found.append(replace(of, gpu_ns=_busy(phase.accounting)) if phase.accounting else of)
     return found or [of_phase("", list(enumerate(result.kernels)))]
 
 
 def of_phase(phase: str, rows: list[tuple[int, KernelRow]]) -> PhaseKernels:
     """Kernels of a phase, each with its row in the result."""
-    return PhaseKernels(
-        phase, sorted((row for _, row in rows), key=kernel_order), {id(row): place for place, row in rows}
-    )
+    mine = sorted((row for _, row in rows), key=kernel_order)
+    return PhaseKernels(phase, mine, {id(row): place for place, row in rows}, kernel_time(mine))
+
+
+def kernel_time(rows: Sequence[KernelRow]) -> dict[str, float]:
+    """The time of all kernels of each side, ns per step."""
+    return {
+        side: math.fsum(own.ns_per_step for row in rows if (own := getattr(row, side)) and own is not ABSENT)
+        for side in ("baseline", "candidate")
+    }
+
+
+def _busy(accounting: Accounting) -> dict[str, float]:
+    sides = (("baseline", accounting.baseline), ("candidate", accounting.candidate))
+    return {side: math.fsum(ns.get(key, 0.0) for key in BUSY) for side, ns in sides}
 
 
 def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:

@@ -181,7 +181,7 @@ def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -
         said = [say("answer_hidden", both=units.arrow(sizes), mean=mean)]
     else:
         said = [say("answer_exposed")]
-    whole = fields.kernel_time(report.kernels)
+    whole = rows.kernel_time(report.kernels)
     shares = (
         units.share(one.baseline_ns, whole["baseline"]),
         units.share(one.candidate_ns, whole["candidate"]),
@@ -367,10 +367,11 @@ def _kernels(report: Report) -> Section | None:
     found: list[Block] = [
         lead(say("lead_kernels", step=_step(report)) if _two(report) else say("lead_kernels_of_one"))
     ]
-    beyond = sum(row.level != "within_noise" for row in report.kernels) if _two(report) else 0
     gist = f"{len(report.kernels):,} rows"
     if isinstance(report, Result):
-        gist = f"{beyond:,} of {gist} beyond noise"
+        judged = report.launched or rows.kernels_by_phase(report)[0].rows
+        beyond = sum(row.level != "within_noise" for row in judged)
+        gist = f"{beyond:,} of {len(judged):,} rows beyond noise"
         if kernel_words.by_launch(report):
             made = table(report, "launches", kernel_words.ordered(report))
             found += [made, Line([say("lead_launches", step=_step(report))])]
@@ -407,6 +408,12 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
         title = say("kernels_others", rows=units.counted(len(others), "kernel"))
         listed = made(others, "kernels others" if beyond else "kernels", PAGE, told=told)
         found.append(part(title, [listed], 1 if told else 2, folded=True, open=not beyond))
+    left = [whole - rows.kernel_time(one.rows)[side] for side, whole in one.gpu_ns.items()]
+    if any(round(ns) for ns in left):
+        times, whole = units.both(*one.gpu_ns.values()), list(one.gpu_ns.values())
+        found.append(
+            aside(say("kernels_left", left=times.both(*left), whole=times.both(*whole), step=_step(report)))
+        )
     return found
 
 
@@ -424,7 +431,7 @@ def kernel_table(
     known = {
         "cells": cells,
         "of_peak": {key: peaks[at] for key, at in number.items() if at in peaks},
-        "kernel_time": fields.kernel_time(of.rows),
+        "kernel_time": of.gpu_ns,
     }
     return table(
         report, "kernels", found, known=known, limit=limit, ordered=True, depth=depth,
