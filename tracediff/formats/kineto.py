@@ -596,7 +596,7 @@ READ = {category for category, table in _CATEGORIES.items() if table} | {"Trace"
 _TIMED = _CATEGORIES.keys() | READ
 _OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId")
 _COLUMNS: dict[str, tuple[str, ...]] = {
-    _KERNEL: (*_OP_COLUMNS, "demangledName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+    _KERNEL: (*_OP_COLUMNS, "demangledName", "shortName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
               "staticSharedMemory"),
     _COPY: (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"),
     _SET: (*_OP_COLUMNS, "bytes"),
@@ -669,7 +669,9 @@ class _Tables:
         self._callers: set[int] = set()  # processes that called CUDA
         self._hip = False  # it is HIP that they called
         self._nccl: set[int] = set()  # threads that called NCCL
-        self._frames: dict[str, int] = {}  # Python's, as the trace names them -> their text
+        self._made: dict[
+            tuple[Callable[[str], str], str], int
+        ] = {}  # what is made of a name, and that -> its text
         self._known = False  # some event is of a category of Kineto's
         self._timed = 0  # events of work that have a time
         self._fine = False  # some time is finer than a microsecond
@@ -677,7 +679,7 @@ class _Tables:
         self._first = 0  # ns, of the earliest event from the origin
         self._held: dict[tuple[int, int | None, int], int] = {}  # bytes so far, by process, device and kind
         for table, columns in _COLUMNS.items():
-            more = '"globalPid" INTEGER, "shortName" INTEGER' if table in _OPS else '"text" TEXT'
+            more = '"globalPid" INTEGER' if table in _OPS else '"text" TEXT'
             kinds = {"jsonText": "TEXT"}
             listed = ", ".join(f'"{column}" {kinds.get(column, "INTEGER")}' for column in columns)
             db.execute(f"CREATE TABLE {table} ({listed}, {more})")
@@ -748,7 +750,8 @@ class _Tables:
         common = (device, stream, args.correlation, args.node)
         if table is _KERNEL:
             name = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # AMD's kernel descriptors
-            return (*common, self._string(name), args.registers, *args.grid, *args.block, args.shared)
+            names = self._string(name), self._of(name, short_kernel_name)
+            return (*common, *names, args.registers, *args.grid, *args.block, args.shared)
         if table is _COPY:
             return (*common, args.bytes, *copy_kinds(name))
         return (*common, args.bytes)
@@ -769,7 +772,7 @@ class _Tables:
         if name.startswith("Python GC"):
             return _START_END, self._thread(event), self._string(name), 0, None
         if event.cat == "python_function" and not self._annotations_only:
-            return _PUSH_POP, self._thread(event), self._frame(name), 0, None
+            return _PUSH_POP, self._thread(event), self._of(name, frame_name), 0, None
         said = message(event)
         if said is not None or name == _TOGETHER:
             call, payload = (said.call, _payload(said)) if said is not None else (_GROUP_END, None)
@@ -791,11 +794,11 @@ class _Tables:
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings))
 
-    def _frame(self, name: str) -> int:
-        """The text of a Python function."""
-        found = self._frames.get(name)
+    def _of(self, name: str, make: Callable[[str], str]) -> int:
+        """The text that is made of a name, once."""
+        found = self._made.get((make, name))
         if found is None:
-            found = self._frames[name] = self._string(frame_name(name))
+            found = self._made[make, name] = self._string(make(name))
         return found
 
     def finish(self, head: dict[str, Any]) -> None:
@@ -816,7 +819,6 @@ class _Tables:
         db.executemany(_INSERTS[_RANGE], names)
         self._mark_nodes()
         self._copies_of_the_driver()
-        self._short_names()
         self._insert(
             "StringIds",
             "id INTEGER PRIMARY KEY, value TEXT",
@@ -884,15 +886,6 @@ class _Tables:
                 nodes = f"FROM {_KERNEL} WHERE demangledName = {one} AND graphNodeId <> 0"
                 self._db.execute(f"INSERT INTO {table} ({columns}{names}) SELECT {columns}{values} {nodes}")
                 self._db.execute(f"DELETE {nodes}")
-
-    def _short_names(self) -> None:
-        names = {one: text for text, one in self._strings.items()}
-        used = [
-            one for (one,) in self._db.execute(f"SELECT DISTINCT demangledName FROM {_KERNEL}").fetchall()
-        ]
-        pairs = [(self._string(short_kernel_name(names[one])), one) for one in used]
-        self._db.execute(f"CREATE INDEX kernel_name ON {_KERNEL} (demangledName)")
-        self._db.executemany(f"UPDATE {_KERNEL} SET shortName = ? WHERE demangledName = ?", pairs)
 
     def _meta(self, head: dict[str, Any]) -> None:
         cupti, driver = _int(head.get("cupti_version")), _int(head.get("cuda_driver_version"))
