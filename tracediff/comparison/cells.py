@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints, sum_by
 from tracediff.comparison import tables
@@ -159,7 +160,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class PhaseCells(msgspec.Struct, frozen=True, dict=True):
-    """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none."""
+    """The cells of one phase. mean: start included; start: (sides, cells) of its start, 0 where it has none.
+
+    whole: of the mean over all compared steps, of which rare ones fall now into one phase, now into another.
+    """
 
     steps: PhaseSteps
     typical: Part
@@ -167,6 +171,7 @@ class PhaseCells(msgspec.Struct, frozen=True, dict=True):
     mean: Part
     start: Floats
     run_numbers: tuple[Ints, Ints]  # of those of each side that have such steps
+    whole: Estimate | None = None  # where there are other phases
 
     @property
     def runs(self) -> tuple[int, int]:
@@ -175,10 +180,11 @@ class PhaseCells(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def rare(self) -> bool:
-        """Whether rare steps hold the change: the mean moved far more than the typical step."""
-        delta = abs(float(self.mean.estimate.delta[STEP]))
-        most = abs(float(self.typical.estimate.delta[STEP])) < MOSTLY * delta
-        return most and delta > OWN * self.step_ns
+        """Whether rare steps hold the change: the mean moved far more than the typical step, and that of all phases moved with it."""
+        delta = float(self.mean.estimate.delta[STEP])
+        most = abs(float(self.typical.estimate.delta[STEP])) < MOSTLY * abs(delta)
+        along = self.whole is None or (self.whole.p[STEP] < ALPHA and self.whole.delta[STEP] * delta > 0)
+        return bool(most and abs(delta) > OWN * self.step_ns and along)
 
     @property
     def parts(self) -> tuple[Part, Part]:
@@ -266,9 +272,10 @@ def measure(
     loose = _loose(kernels)
     found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
     shares = [(one.steps.share, weighted) for one, weighted in found]
-    whole = _mean(frame, layout, shares, hosts)
+    whole = _mean(frame, layout, shares, hosts).estimate
+    phases = [replace(one, whole=whole if len(found) > 1 else None) for one, _ in found]
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, [one for one, _ in found], whole.estimate, odd or [],
+        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, phases, whole, odd or [],
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 -- Of each process, the stretches in which CUDA calls were made and none was recorded. CUPTI numbers all calls of a process one after the other
 -- (correlation ids), also those that the profiler leaves out: no stretch without any is longer than 1.4 % of the calls (300 processes, PyTorch,
--- JAX, CUDA C++), nor than 30 times the usual one. Where recording broke off, the longest holds 14 % of them or more, and 5,000 usual ones (9 processes).
+-- JAX, CUDA C++), nor than 260 times the usual one. Where recording broke off, the longest holds 14 % of them or more, and 5,000 usual ones (9 processes).
 --   pid              INTEGER
 --   lost             BIGINT  calls in these stretches
 --   calls            BIGINT  from the first recorded one to the last
