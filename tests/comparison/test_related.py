@@ -410,13 +410,23 @@ def test_nothing_is_of_graphs_where_the_same_kernels_are_in_them(launch):
     assert one.facts.graph_coverage.baseline == 0.98 and one.judged.delta == pytest.approx(340 * US)
 
 
+def test_nothing_is_of_graphs_where_other_kernels_came_beside_them(launch):
+    """A graph of 12 kernels holds 39 % of 31 and 8 % of 159. Where 24 of 31 leave it for 20 new ones, they moved."""
+    (calls,) = places([60], [400])
+    rows = [candidate(calls, "launch_api")]
+    assert launched_otherwise(rows, launch(12 / 31, 12 / 159, 31, 159)) == rows
+    assert launched_otherwise(rows, launch(12 / 159, 12 / 31, 159, 31)) == rows
+    assert launched_otherwise(rows, launch(1.0, 7 / 27, 31, 27)) != rows
+
+
 @pytest.fixture
 def launch():
     from types import SimpleNamespace
 
-    def of(before: float, after: float):
+    def of(before: float, after: float, kernels: float = 100, later: float = 100):
         return SimpleNamespace(
-            baseline=SimpleNamespace(graph_coverage=before), candidate=SimpleNamespace(graph_coverage=after)
+            baseline=SimpleNamespace(graph_coverage=before, kernels_per_step=kernels),
+            candidate=SimpleNamespace(graph_coverage=after, kernels_per_step=later),
         )
 
     return of

@@ -576,9 +576,9 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
 
     Not where something else explains more.
     """
-    before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
-    if abs(after - before) < APART:
+    if _in_graphs_now(launch) < APART:
         return candidates
+    before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
     out = candidates
     for phase in sorted({one.phase for one in candidates}):
         mine = [
@@ -595,6 +595,16 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
             [marked if one is main else one for one in out], marked, [one for one in group if one is not main]
         )
     return out
+
+
+def _in_graphs_now(launch: Launch) -> float:
+    """The part of the kernels that moved into CUDA graphs or out of them: there are more of one kind for fewer of the other."""
+    sides = (launch.baseline, launch.candidate)
+    inside = [one.kernels_per_step * one.graph_coverage for one in sides]
+    alone = [one.kernels_per_step * (1 - one.graph_coverage) for one in sides]
+    gained, lost = inside[1] - inside[0], alone[0] - alone[1]
+    most = max(one.kernels_per_step for one in sides)
+    return min(abs(gained), abs(lost)) / most if gained * lost > 0 else 0.0
 
 
 def loading_code(
