@@ -115,6 +115,22 @@ def test_the_change_and_its_cause_as_measured() -> None:
     assert first.lines(told) == [found.what, found.why, reason(one), "Next: profile it."]
 
 
+def test_causes_that_the_same_words_name_are_one() -> None:
+    """60 and 25 us of two GEMMs are 85 us of slower GEMMs, in front of what is larger than the second; what is less by 8 us is another part."""
+    sizes = [
+        ("nvjet_tst_64x8_TNT", 60.0),
+        ("silu", 30.0),
+        ("nvjet_tst_128x64_NNN", 25.0),
+        ("nvjet_tst_8x64_NNT", -8.0),
+    ]
+    found = [
+        finding("kernel_time", size, where={"kernels": m.Kernels((name,))}, rank=at + 1)
+        for at, (name, size) in enumerate(sizes)
+    ]
+    why = headline(result("regressed", seen(1_000, 1_107, 8, *found), *found)).why
+    assert why == "+85.0 us of it: slower GEMMs; +30.0 us of it: slower silu kernels; -8.00 us: faster GEMMs."
+
+
 def test_calls_that_were_lost_are_said_first() -> None:
     """Half of a run may be missing then; captures that are not comparable for it say so already."""
     lost = [m.Note("cuda-calls-lost", "b.sqlite: ...")]

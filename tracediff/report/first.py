@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from msgspec.structs import replace
+
 from tracediff.kernels.names import short
 from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
 from tracediff.model.causes import OWN
@@ -190,7 +192,9 @@ def why(result: Result) -> str:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
     prose = words.page_unit(result)
-    parts = [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
+    parts = _alike(
+        [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
+    )
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
         cause, change = named(finding), prose.delta(one.delta_ns)
@@ -212,6 +216,18 @@ def why(result: Result) -> str:
         said.append(say("none"))
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}." if said else ""
+
+
+def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart, Finding]]:
+    """The parts, with those that the same words would name as one, at the place of the first: three GEMMs are slower."""
+    found: dict[tuple[object, ...], tuple[ObservedPart, Finding]] = {}
+    for one, finding in parts:
+        unsure, where = finding.level == "within_noise", finding.where
+        key = (named(finding), where.thread, where.rank, unsure, one.delta_ns > 0)
+        before = found[key][0] if key in found else ObservedPart(one.finding, 0.0, 0.0)
+        of_all = replace(before, delta_ns=before.delta_ns + one.delta_ns, share=before.share + one.share)
+        found[key] = of_all, found.get(key, (one, finding))[1]
+    return list(found.values())
 
 
 def counts(result: Result) -> str:
