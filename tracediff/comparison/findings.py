@@ -395,7 +395,10 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
 
 
 def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
-    """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most."""
+    """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most.
+
+    Where these have less than half of the launches that changed, they belong to all kernels that have some of them.
+    """
     out = candidates
     calls_more = {
         one.phase: abs(one.candidate.calls_per_step - one.baseline.calls_per_step) for one in launch.by_phase
@@ -428,7 +431,12 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             here = replace(main, where=replace(main.where, range=calls[0]))
             out = [here if one is main else one for one in out]
             main = here
-        out = _gather(out, main, followers=followers)
+        beside = [
+            one for one in own if one is not main and one.cause in _KERNEL_CAUSES and _more(one) * change > 0
+        ]
+        if not followers or main.cause not in _KERNEL_CAUSES or abs(_more(main)) >= MOSTLY * abs(change):
+            beside = []
+        out = _gather(out, main, beside, followers)
     return out
 
 
