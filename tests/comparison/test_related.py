@@ -281,6 +281,25 @@ def test_more_kernels_bring_their_launch_calls():
     assert len(with_consequences([kernels(more, COPY, (16, 8), level="exact"), rows[1]], launches(8))) == 2
 
 
+def test_what_comes_with_launches_is_of_all_kernels_that_have_more():
+    """8 + 8 + 8 launches more, of 20, 12 and 6 us, and 40 us of launch calls: no kernel has half of them. Of 24 + 8 the first has.
+
+    A kernel with fewer launches is another cause."""
+    copy, silu, gemm, calls = places([0, 0, 0, 60], [20, 12, 6, 100])
+    fewer, _ = places([30, 60], [10, 100])
+    along = candidate(calls, "launch_api")
+    three = [
+        kernels(one, name, (0, 8), level="exact") for one, name in ((copy, COPY), (silu, SILU), (gemm, GEMM))
+    ]
+    gone = kernels(fewer, "old_kernel", (12, 8), cause="kernel_removed", level="exact")
+    every, other = with_consequences([*three, gone, along], launches(20))
+    assert every.judged.delta == pytest.approx(78 * US) and other is gone
+    assert with_counts_of_all(every).count == (0, 24)
+    most = [kernels(copy, COPY, (0, 24), level="exact"), three[1]]
+    first, *others = with_consequences([*most, gone, along], launches(28))
+    assert first.judged.delta == pytest.approx(60 * US) and others == [most[1], gone]
+
+
 def test_a_copy_is_where_its_call_is():
     copy, calls = places([0, 5], [32, 25])
     rows = [
