@@ -121,9 +121,7 @@ def measured(
     summed = CellSums.of(values, len(kinds) + 1 + bool(speed))
     loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
-    found = [cells._phase_cells(frame, summed, layout, one, hosts, loose) for one in frame.phases]
-    shares = [(one.steps.share, weighted) for one, weighted in found]
-    whole = cells._mean(frame, layout, shares, hosts)
+    phases, whole = cells._estimates(frame, summed, layout, hosts, loose)
     rows = [
         Match("exact", 1.0, (OpKey(f"k{at}"),), (OpKey(f"k{at}"),), blocks[at] if blocks else -1)
         for at in range(kernels)
@@ -132,7 +130,7 @@ def measured(
     return Measured(
         tuple(_Side([_Run(f"run {number}") for number in range(len(runs))]) for runs in sides[:2]),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
-        [one for one, _ in found], whole.estimate, [],
+        phases, whole, [],
     )  # fmt: skip
 
 

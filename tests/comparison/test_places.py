@@ -204,6 +204,26 @@ def test_rare_steps_scatter_by_their_time():
     assert found.phases[0].tail.noise.scatter[:, FIRST] == pytest.approx([150 * US, 240 * US])
 
 
+@pytest.mark.parametrize(("stops_of", "rare"), [("mixed", False), ("", True)])
+def test_a_stop_that_falls_into_another_phase_is_no_change(stops_of, rare):
+    """One step in 24 stops for 2.4 ms, a generation step on the candidate: a mixed one on the baseline, or none."""
+
+    def runs(stopping: str) -> list[list[dict]]:
+        every = [(at, phase) for at in range(24) for phase in ("generation", "mixed")]
+        return [
+            [
+                step(phase=phase, cells=[(50 + 2_400 * (at == 13 and phase == stopping)) * US])
+                for at, phase in every
+            ]
+            for _ in range(4)
+        ]
+
+    found = measured(runs(stops_of), runs("generation"), idle=1)
+    assert found.phases[0].mean.estimate.delta[0] == pytest.approx(100 * US)
+    assert found.whole.delta[0] == pytest.approx((50 if rare else 0) * US)
+    assert found.phases[0].rare is rare
+
+
 def test_of_rare_steps_too_a_slower_host_may_explain_a_part():
     """Hosts 0.1 apart: (e^0.09 - 1) of the smaller tail, 94.2 of 100 us."""
     found = measured(stops(*[1_000.0] * 4, speed=0.0), stops(*[1_100.0] * 4, speed=0.1), idle=1, speed=True)

@@ -269,14 +269,20 @@ def measure(
     values.append(_waits(every, frame, idle, cells))
     table = CellSums.of(values, cells + 1 + (speed is not None))
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
-    loose = _loose(kernels)
-    found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
-    shares = [(one.steps.share, weighted) for one, weighted in found]
-    whole = _mean(frame, layout, shares, hosts).estimate
-    phases = [replace(one, whole=whole if len(found) > 1 else None) for one, _ in found]
+    phases, whole = _estimates(frame, table, layout, hosts, _loose(kernels))
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, phases, whole, odd or [],
     )  # fmt: skip
+
+
+def _estimates(
+    frame: Frame, table: CellSums, layout: Layout, hosts: Hosts, loose: npt.NDArray[np.bool_]
+) -> tuple[list[PhaseCells], Estimate]:
+    """Those of every phase, and of the mean over all compared steps."""
+    found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
+    shares = [(one.steps.share, weighted) for one, weighted in found]
+    whole = _mean(frame, layout, shares, hosts).estimate
+    return [replace(one, whole=whole if len(found) > 1 else None) for one, _ in found], whole
 
 
 def _waits(sides: Sequence[Side], frame: Frame, idle: IdleRows, cell: int) -> Values:
