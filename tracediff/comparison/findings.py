@@ -431,12 +431,11 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             here = replace(main, where=replace(main.where, range=calls[0]))
             out = [here if one is main else one for one in out]
             main = here
-        beside = [
+        shared = main.cause in _KERNEL_CAUSES and abs(_more(main)) < MOSTLY * abs(change)
+        others = [
             one for one in own if one is not main and one.cause in _KERNEL_CAUSES and _more(one) * change > 0
         ]
-        if not followers or main.cause not in _KERNEL_CAUSES or abs(_more(main)) >= MOSTLY * abs(change):
-            beside = []
-        out = _gather(out, main, beside, followers)
+        out = _gather(out, main, others if shared and followers else [], followers)
     return out
 
 
