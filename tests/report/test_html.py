@@ -233,7 +233,7 @@ def test_kernels_of_a_typical_step_say_what_they_leave_out_and_one_count_of_them
     said = section(page, "kernels")
     assert "1 of 1 rows beyond noise" in page
     left = "Kernels with less than 0.1 % of the step each are only in the JSON: together"
-    assert f"{left} 20.0 → 30.0 µs of 70.0 → 90.0 µs GPU time." in said
+    assert typography(f"{left} 20.0 -> 30.0 us of 70.0 -> 90.0 us GPU time.") in said
 
 
 def test_the_longest_gaps_of_both_sides_are_in_one_order() -> None:
