@@ -669,9 +669,7 @@ class _Tables:
         self._callers: set[int] = set()  # processes that called CUDA
         self._hip = False  # it is HIP that they called
         self._nccl: set[int] = set()  # threads that called NCCL
-        self._made: dict[
-            tuple[Callable[[str], str], str], int
-        ] = {}  # what is made of a name, and that -> its text
+        self._made: dict[tuple[Callable[[str], str], str], int] = {}  # what is made of a name -> its text
         self._known = False  # some event is of a category of Kineto's
         self._timed = 0  # events of work that have a time
         self._fine = False  # some time is finer than a microsecond
