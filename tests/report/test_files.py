@@ -148,7 +148,7 @@ def test_junit_without_gates_has_a_case_for_each_phase() -> None:
     assert cases["generation step time"].attrib["message"] == whole.headline.text
     # 105.8 us of 1,034.6 are 10.2 %
     assert cases["mixed step time"].attrib["message"] == "Unclear: +106 ± 18 us (+10.2 %) per mixed step."
-    assert cases["context step time"].attrib["message"].startswith("too few like steps")
+    assert cases["context step time"].attrib["message"].startswith("too few similar steps")
 
 
 def test_rare_steps_alone_fail_the_case_of_their_phase() -> None:

@@ -279,11 +279,11 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     seen_ = seen(1_000, 950, 8)
     assert (
         headline(result("likely_improved", seen_, all_steps_ns=129_300.0)).what
-        == f"{faster}; all steps +12.4 %)."
+        == f"{faster}; all steps together +12.4 %)."
     )
     few = phase("generation", delta(1_000.0, -50.0, 8.0), "improved", time_share=m.Shares(0.07, 0.06))
     assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
-        f"{faster}; 7.0 % of step time, all steps +12.4 %)."
+        f"{faster}; 7.0 % of step time, all steps together +12.4 %)."
     )
     slower = headline(result("likely_regressed", seen(1_000, 1_050, 8), all_steps_ns=129_300.0)).what
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
@@ -466,7 +466,9 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     one = finding("kernel_time", 980.0, where={"kernels": kernels[0]}, parts=parts)
     one = msgspec.structs.replace(one, evidence=counts)
     assert named(one) == "slower kernels (flash and 1 more kernel)"
-    assert title(one).endswith(", 16 -> 8 per step")
+    assert title(one) == "slower flash + lean -> fmha and 1 more kernel: 16 -> 8 per step"
+    same = msgspec.structs.replace(one, evidence=msgspec.structs.replace(counts, count_candidate=16))
+    assert title(same) == "slower flash + lean -> fmha and 1 more kernel"  # 16 are the first kernel's
 
 
 def test_gemms_that_are_launched_more_often_are_some_of_those_of_a_step() -> None:
@@ -497,8 +499,8 @@ def test_communication_with_kernels_beside_it_says_so() -> None:
     [
         ({"runs": m.Pair(4, 5)}, ": 4 + 5 runs"),
         ({"runs": m.Pair(3, 5)}, ": 3 + 5 runs are too few to confirm the change"),
-        ({"runs": m.Pair(1, 5)}, ", if runs differ as those of other programs do (1 + 5 runs)"),
-        ({"time_share": m.Shares(0.36, 0.9)}, ": only 36 % of the step time was compared"),
+        ({"runs": m.Pair(1, 5)}, ": 1 + 5 runs, with noise assumed as in other programs"),
+        ({"time_share": m.Shares(0.36, 0.9)}, "; only 36 % of the step time was compared"),
     ],
 )
 def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
@@ -509,7 +511,7 @@ def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
 def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     """20 of 92 us; 4 us are less than 5 % of it."""
     slow = result("regressed", seen(1_000, 1_092, 40, host_speed_ns=20_000.0))
-    assert reason(slow).endswith(": up to 20.0 us of the change may come from a slower CPU.")
+    assert reason(slow).endswith("; up to 20.0 us of the change may come from a slower CPU.")
     assert headline(slow).what.endswith("(+92.0 us, +9.2 %).")
     assert reason(result("regressed", seen(1_000, 1_092, 40, host_speed_ns=4_000.0))).endswith(
         ": 5 + 5 runs."
@@ -520,7 +522,7 @@ def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     unclear = result("inconclusive", seen(1_000, 959, 60, host_speed_ns=-30_000.0), verdict_facts=hidden)
     assert headline(unclear).what.endswith("(-41.0 us, -4.1 %, within noise).")
     assert reason(unclear) == (
-        "A repeat would show -101 to +19.0 us (95 %): up to 30.0 us of the change may come from a faster CPU."
+        "A repeat would show -101 to +19.0 us (95 %); up to 30.0 us of the change may come from a faster CPU."
     )
 
 
@@ -921,7 +923,7 @@ def test_advice_on_host_work_where_launches_wait_for_their_kernels(
 def test_a_cause_is_called_alike_in_the_first_sentence_and_in_its_title() -> None:
     load = m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 1.0, 0.0, 80_000.0))
     one = finding("host_work", -50.0, facts=load)
-    said = "host work around cuLibraryLoadData (itself 80.0 us, 1 -> 0 per step)"
+    said = "host work before and after cuLibraryLoadData (1 -> 0 calls per step, each itself 80.0 us)"
     assert title(one) == named(one) == said
 
 

@@ -333,13 +333,15 @@ class Describe:
             candidate_mean_ns=means[1],
             hidden_ns=hidden if cause == "memcpy" and changed and abs(hidden) > 500 else None,
         )
+        low, high = float(estimated.low[cell]), float(estimated.high[cell])
         part = FindingPart(
             cause,
             where,
             float(estimated.delta[cell]),
-            float(estimated.low[cell]),
-            float(estimated.high[cell]),
-            one.level,
+            low,
+            high,
+            # of several rows together a single one may be noise
+            "within_noise" if low <= 0 <= high and one.level != "exact" else one.level,
             match=match.match,
             count_baseline=before,
             count_candidate=after,

@@ -91,7 +91,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("kernel_split", "kernel split", "kernel split",
                    next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
         CauseWords("kernel_added", "kernels added", "kernels added",
-                   next="find who launches it: compare --kernel NAME tells its range and the launching call"),
+                   next="find who launches it: tracediff compare --kernel '{name}' tells its range and the launching call"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
                    next="check that its work is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",
@@ -106,7 +106,7 @@ def advice(finding: Finding) -> str:
     place, call = at(finding.where.range or "") or "of this thread", finding.where.os_call or ""
     if kind := _advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
-    return CAUSES[finding.cause].next.format(place=place)
+    return CAUSES[finding.cause].next.format(place=place, name=next(iter(finding.where.called), ""))
 
 
 def _advised(finding: Finding) -> str:
@@ -220,8 +220,13 @@ def _kernels_titled(finding: Finding) -> str:
     kernel = _with_others(finding, arrow(sides))
     text = _kernels_named(finding, kernel, kernel, sides)
     times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
-    said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced"))
-    said += [_numbers(finding)] * (facts.match not in ("more", "fewer", "replaced"))
+    counts = _counts(finding)
+    alone = (
+        not _several(finding) or finding.cause != "kernel_time"
+    )  # else its times, and a count that stays, are of the first
+    said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced") and alone)
+    told = facts.match not in ("more", "fewer", "replaced") and (alone or counts["before"] != counts["after"])
+    said += [_numbers(finding)] * told
     text = say("titled", name=text, numbers=", ".join(said)) if said else text
     if facts.hidden_ns is None:
         return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -83,9 +84,19 @@ def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     parts = words.parts_line(one, words.finding_scale([one], result))
     size = words.brief_unit(one, result).delta(one.delta_ns)
     return [
-        Cell(size, one.delta_ns, values.tone(one.delta_ns, one.level)), title, " ", _sure(one, result),
-        *(f", {text}" for text in (words.explains(one, result), shorten(parts, 160)) if text),
+        Cell(size, one.delta_ns, _tone(one)), title, " ", _sure(one, result),
+        *(f", {text}" for text in (_elsewhere(one, result), words.explains(one, result), shorten(parts, 160)) if text),
     ]  # fmt: skip
+
+
+def _tone(one: Finding) -> Any:
+    return values.tone(one.delta_ns, one.level, (one.ci_low_ns, one.ci_high_ns))
+
+
+def _elsewhere(one: Finding, result: Result) -> str:
+    """`per mixed step` of a cause in steps that the first sentence is not of."""
+    phase = one.where.phase or ""
+    return "" if phase == result.observed.phase else words.per_step(phase, one.part, words.unit(result))
 
 
 def _sure(one: Finding, result: Result) -> Cell:
@@ -182,7 +193,7 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
         "" if any(part.follows for part in one.parts) else words.both_sides(one, scale, "->"),
     )
     return [
-        Cell(words.size(one, scale, words.unit(result)), one.delta_ns, values.tone(one.delta_ns, one.level)),
+        Cell(words.size(one, scale, words.unit(result)), one.delta_ns, _tone(one)),
         _sure(one, result),
         *(Cell(text) for text in texts if text),
     ]  # fmt: skip

@@ -296,11 +296,11 @@ def difference(
     return [Cell(said.signed, delta, tone(delta, level)), change if delta else Cell()]
 
 
-def tone(delta: float, level: Any = None) -> Any:
-    """The colour of a difference: none within noise, plain ink where it was not tested."""
+def tone(delta: float, level: Any = None, ends: tuple[float, float] | None = None) -> Any:
+    """The colour of a difference: none within noise or of an interval that holds 0, plain ink where it was not tested."""
     return (
         "noise"
-        if level == "within_noise" or not delta
+        if level == "within_noise" or not delta or (ends and ends[0] <= 0 <= ends[1])
         else "untested"
         if level is None
         else "slower"

@@ -380,7 +380,7 @@ WORKLOADS = {
     "copies": "the same number of copies", "none": "any steps of the phase", "": "",
 }  # fmt: skip
 WHOLE = "all steps"
-TOO_FEW = "too few like steps"
+TOO_FEW = "too few similar steps"
 
 
 def whole_captures(result: Result) -> bool:
