@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
@@ -14,6 +15,7 @@ from tests.tiny import label, reduced
 from tracediff.comparison.compare import Options
 from tracediff.comparison.kernel_answer import bearing, rows_named
 from tracediff.errors import TracediffError
+from tracediff.report.kernel_words import sentence
 
 STEP = "[Executor] _forward_step"
 
@@ -136,3 +138,12 @@ def test_names_are_taken_as_reports_print_them() -> None:
     ):  # fmt: skip
         assert bearing(name, every) == expected, name
     assert bearing("gemm", gemms - {"my_gemm_kernel"}) == gemms - {"my_gemm_kernel"}, "else the category"
+
+
+def test_what_stands_in_the_place_of_several_is_in_their_name(tmp_path) -> None:
+    """The time that is told is not that of the name alone."""
+    result = sides(tmp_path, "gemm*")
+    (one,) = result.kernel_answers
+    asked = replace(one, asked="cat", text="", instead=["copy", "index_copy"])
+    assert sentence(result, asked).startswith("cat (3 kernels, with 2 others in their place) takes ")
+    assert sentence(result, replace(asked, instead=[])).startswith("cat (3 kernels) takes ")

@@ -390,6 +390,8 @@ PATTERNS: dict[str, str] = {
     "between_two": "between two ranges {range}",
     "hidden_more": "{text}, {size} more hidden behind kernels",
     "hidden_less": "{text}, {size} less hidden behind kernels",
+    "answer_of_several": "{name} ({kernels})",
+    "answer_with_others": "{name} ({kernels}, with {others} in their place)",
     "answer_new": "{name} is new: {size} per {mean} in {launches}, {each} each.",
     "answer_gone": "{name} is gone: {size} per {mean} in {launches}, {each} each.",
     "answer_within": "The change of {name} is within noise: {both} per {unit}; {launches} per {unit}, {each} each.",

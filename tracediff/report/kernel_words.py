@@ -60,12 +60,16 @@ def _mean_step(result: Result) -> str:
 
 
 def _name(result: Result, one: KernelAnswer) -> str:
-    """The kernel; of several how many there are."""
+    """The kernel; of several how many there are, and how many others are counted with them."""
     rows = [result.kernels[at] for at in one.rows]
     said = list(dict.fromkeys(names.kernel(row, width=120) for row in rows))
     if len(said) == 1 and one.partly:
         return one.asked
-    return said[0] if len(said) == 1 else f"{one.asked} ({len(said)} kernels)"
+    if len(said) == 1:
+        return said[0]
+    kernels, others = units.counted(len(said), "kernel"), units.counted(len(one.instead), "other")
+    pattern = "answer_with_others" if one.instead else "answer_of_several"
+    return say(pattern, name=one.asked, kernels=kernels, others=others)
 
 
 def none_changed(rows: Sequence[KernelRow]) -> str:
