@@ -430,6 +430,25 @@ def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_go
     assert said.startswith("By count: ") and said.endswith("is new (25 per step).")
 
 
+def test_a_kernel_is_not_new_where_another_one_has_its_name() -> None:
+    """Both sides run `cat` of 4 bytes; of 2 bytes there are 16 launches more, or 24 that came for 8 that went."""
+    cat = "void CatArrayBatchedCopy<OpaqueType<{}>, unsigned int>(T1)"
+    whole = sample.full().kernels[0]
+    assert whole.baseline is not None
+    row = msgspec.structs.replace(
+        whole, baseline=msgspec.structs.replace(whole.baseline, names=[cat.format(4)])
+    )
+    came, went = counted("kernel", 0, 16, name=cat.format(2)), counted("kernel", 8, 0, name=cat.format(8))
+    one = result("regressed", seen(1_000, 1_092, 8), structure=[came], kernels=[row])
+    assert headline(one).counts == "By count: 16 more launches of CatArrayBatchedCopy per step."
+    both = [msgspec.structs.replace(came, candidate=24.0), went]
+    assert headline(msgspec.structs.replace(one, structure=both)).counts == headline(one).counts
+    gone = msgspec.structs.replace(came, baseline=16.0, candidate=0.0)
+    row = msgspec.structs.replace(row, candidate=row.baseline)
+    one = msgspec.structs.replace(one, structure=[gone], kernels=[row])
+    assert headline(one).counts == "By count: 16 fewer launches of CatArrayBatchedCopy per step."
+
+
 def test_three_counts_of_the_phase_are_said_none_twice() -> None:
     """The range that has most of the kernels is named in place of all; other calls follow from what is said, and one kernel is."""
     rows = [

@@ -56,6 +56,8 @@ PATTERNS: dict[str, str] = {
     "count_kernel": "{name} {before} -> {after} launches",
     "count_new": "{name} is new ({after} per {per})",
     "count_gone": "{name} is gone ({before} per {per})",
+    "count_new_again": "{after} more launches of {name} per {per}",
+    "count_gone_again": "{before} fewer launches of {name} per {per}",
     "count_grid": "kernel {name} in another grid",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",

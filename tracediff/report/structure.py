@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from tracediff.kernels.names import collective, short
 from tracediff.model import Finding, Kernels, Result, StructureRow
 from tracediff.report import units
@@ -52,7 +54,8 @@ def brief_of(result: Result) -> list[str]:
         if said and (one.kind == "calls" or one.name == _MEMSET):
             continue  # what they are about, the others say
         seen.add(one.kind)
-        text = sentence(one, alike)
+        again = one.kind == "kernel" and _again(result, one)
+        text = sentence(_net(one, mine) if again else one, alike, again=again)
         if timed := next((finding for finding in causes if _holds(finding, one)), None):
             causes.remove(timed)
             several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
@@ -98,6 +101,20 @@ def _alike(result: Result) -> set[str]:
     return {name for name, count in many.items() if count > 1}
 
 
+def _again(result: Result, row: StructureRow) -> bool:
+    """Whether the side that lacks a kernel has another one of its name, with other arguments of its template."""
+    lacking = [one.candidate if row.baseline else one.baseline for one in result.kernels]
+    others = {name for side in lacking if side for name in side.names} - {row.name}
+    return not (row.baseline and row.candidate) and short(row.name) in map(short, others)
+
+
+def _net(row: StructureRow, rows: list[StructureRow]) -> StructureRow:
+    """A kernel with what all of its name have more, or fewer: instances of a template come and go."""
+    own = [one for one in rows if one.kind == "kernel" and short(one.name) == short(row.name)]
+    more = sum(one.candidate - one.baseline for one in own)
+    return replace(row, baseline=max(-more, 0.0), candidate=max(more, 0.0))
+
+
 def _said_by(cause: Finding, row: StructureRow) -> bool:
     """Whether the name of a cause says a difference."""
     if row.kind == "code_loads":
@@ -113,8 +130,11 @@ def _size(row: StructureRow) -> float:
     return abs(row.candidate - row.baseline)
 
 
-def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
-    """One difference: `cudaStreamSynchronize 1 -> 2`. alike: names that several kernels go by, which are told by longer ones."""
+def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = False) -> str:
+    """One difference: `cudaStreamSynchronize 1 -> 2`.
+
+    alike: names that several kernels go by, which are told by longer ones. again: the side that lacks a kernel has another one of its name.
+    """
     before, after = units.count(row.baseline), units.count(row.candidate)
     slots = {
         "before": before,
@@ -136,7 +156,8 @@ def sentence(row: StructureRow, alike: Collection[str] = ()) -> str:
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
     if row.kind == "kernel":
-        pattern = "count_new" if not row.baseline else "count_gone" if not row.candidate else "count_kernel"
+        pattern = "new" if not row.baseline else "gone" if not row.candidate else "kernel"
+        pattern = f"count_{pattern}_again" if again else f"count_{pattern}"
         return say(pattern, **slots | {"name": _own(row.name, alike)})
     if row.kind in ("dtype", "grid", "algorithm"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
