@@ -157,6 +157,7 @@ def rank_skew(one: RankSkew, two: bool = True) -> str:
         "side": words.sentence(one.side),
         "ranks": f"{one.ranks}",
         "late": units.exact(one.late_ns),
+        "middle": say("rank_middle_of_two" if one.ranks == 2 else "rank_middle"),
     }
     pattern = "rank_late" if two else "rank_late_of_one"
     if one.slowest is None:

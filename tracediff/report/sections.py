@@ -584,7 +584,7 @@ def _python(report: Report) -> Section:
     gc = missing(report, "gc")
     gc += [aside(say("gc_missing"))] if gc else []
     gc += _told(report, "GC", report.gc.rows, "", look="data sortable", depth=deep)
-    if report.gc.rows and not _two(report):
+    if report.gc.rows:
         gc.append(aside(say("gc_edges")))
     parts = [
         _section("gil", gil or [lead(say("gil_none"))], deep),
