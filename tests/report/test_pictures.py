@@ -94,6 +94,17 @@ def test_what_changed_most_is_named_and_what_is_sure_comes_first():
     assert cause_tree.largest([*TREE[:6], *larger, noise]) == [6, 7, 9]  # the largest of all is named
 
 
+def test_what_may_be_noise_is_listed_without_the_colour_of_a_change():
+    unsure = node(5, "place", 5.0, 9.0, range="b", level="within_noise")
+    report = msgspec.structs.replace(sample.full(), cause_tree=[*TREE, unsure])
+    page = drawn(lambda layout: cause_tree.draw(report, layout))
+    ink = {
+        one.text: one.get("fill") or one.get("style") or one.get("class") for one in page.iter() if one.text
+    }
+    sizes = [text for text in ink if text.startswith("+")]
+    assert ["slower" in str(ink[text]) for text in sizes] == [True, False], ink
+
+
 def test_colour_is_the_change():
     assert cause_tree.tint(TREE[6], 30.0) == ("--slower", 0.5)
     assert cause_tree.tint(TREE[4], 30.0) == ("--rule", 1.0)

@@ -104,3 +104,9 @@ def test_kernels_of_one_name_are_one_cause():
         ("compute", 1, ""): ([2], [5]),
         ("gc", -1, "here"): ([5], [7]),
     }
+
+
+def test_the_place_of_a_cause_is_where_it_pulls_the_way_of_the_whole():
+    """+700, -1170, +600 and +70 are +200: most is lost before op 7, but it is gained before op 3; the other way round as well."""
+    assert timelines._largest([3, 7, 9, 12], [700, -1170, 600, 70]) == (3, 700)
+    assert timelines._largest([3, 7, 9, 12], [-700, 1170, -600, -70]) == (3, -700)

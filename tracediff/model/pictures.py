@@ -75,7 +75,8 @@ class DivergencePoint(msgspec.Struct, frozen=True):
 class DivergenceCause(msgspec.Struct, frozen=True):
     """What of the difference of two steps comes of one cause: idle time at a place, or GPU time of a kernel.
 
-    delta_ns: in all places between two ops of both, of which there are `places`; jump_delta_ns: the largest of them, before `op`.
+    delta_ns: in all places between two ops of both, of which there are `places`; jump_delta_ns: the largest of them in
+    that direction, before `op`.
     """
 
     cause: str  # a category

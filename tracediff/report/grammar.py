@@ -134,7 +134,7 @@ PATTERNS: dict[str, str] = {
     # What a page draws.
     "fall_title": "Where the time of a {step} went",
     "fall_of_ranks": "{step} (mean of {ranks} ranks)",
-    "fall": "Bars add up, noise is pale; figures are rounded.",
+    "fall": "Bars add up, noise is faint; figures are rounded.",
     "fall_axis": "Bars start at {time}, not at zero.",
     "fall_others": "Others: {labels}.",
     "fall_unchanged": "No change: {labels}.",

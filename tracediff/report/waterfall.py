@@ -241,7 +241,7 @@ def text_table(waterfall: Waterfall, columns: int) -> Table:
 
 
 def _bar(waterfall: Waterfall, bar: Bar, width: int) -> str:
-    """A row on so many cells; a change too small for a cell is a line in one, what may be noise is paler."""
+    """A row on so many cells; a change too small for a cell is a line in one, what may be noise is fainter."""
     low, high = waterfall.axis()
     per_ns = width / (high - low)
     left, right = sorted((max(bar.start_ns, low), max(bar.end_ns, low)))

@@ -346,7 +346,8 @@ def _by_name(
 
 
 def _largest(at: list[int], jumps: list[int]) -> tuple[int, int]:
-    number = max(range(len(jumps)), key=lambda one: (abs(jumps[one]), -at[one]))
+    way = 1 if sum(jumps) >= 0 else -1
+    number = max(range(len(jumps)), key=lambda one: (way * jumps[one], -at[one]))
     return at[number], jumps[number]
 
 

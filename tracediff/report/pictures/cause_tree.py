@@ -163,7 +163,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
             ("--rule", 1.0, "unchanged"),
         )
         x, y = out.legend(((*one, False) for one in colours), 0, y)
-        how = "paler: may be noise"
+        how = "fainter: may be noise"
         if layout.narrow:
             x, y = 0.0, y + 18
         else:
@@ -204,7 +204,9 @@ class _Ink(msgspec.Struct, frozen=True):
     def row(self, number: int) -> Change:
         """A named part in the list."""
         node = self.tree[number]
-        colour = "--ink" if node.delta_ns is ABSENT else "--slower" if node.delta_ns > 0 else "--faster"
+        sure, slower = node.level != "within_noise", node.delta_ns is not ABSENT and node.delta_ns > 0
+        colour = "--slower" if slower else "--faster"
+        colour = "--ink" if node.delta_ns is ABSENT else colour if sure else "--muted"
         return Change(said(self.tree, number), self.change(node), colour, f": {self.sizes(node)}")
 
     def fill(self, number: int) -> tuple[str, float]:

@@ -69,9 +69,10 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     causes = [cause for cause in one.causes[:NAMED] if abs(cause.delta_ns) >= LITTLE * most]
     px = (right - AXIS) / (last + 2 * edge)
     for number, cause in enumerate(causes, start=1):
-        x = AXIS + (cause.op + edge) * px
-        out.line([x, x], [ROW, bottom], "--muted", dashed=True)
-        out.write(x, bottom + 24, str(number), "center", bold=True)
+        if _mostly(cause):
+            x = AXIS + (cause.op + edge) * px
+            out.line([x, x], [ROW, bottom], "--muted", dashed=True)
+            out.write(x, bottom + 24, str(number), "center", bold=True)
     said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
     y = out.paragraph(AXIS, bottom + 40, said, "--muted") + 9
     out.height = round(out.changes((_row(result, cause, scale) for cause in causes), y), 1)
@@ -85,10 +86,15 @@ def _signed(ns: float, scale: units.Scale) -> str:
     return f"{sign}{tick(abs(ns), scale)} {scale.unit}" if ns else "0"
 
 
+def _mostly(cause: DivergenceCause) -> bool:
+    """Whether one place has most of a cause: it has a mark."""
+    return 2 * abs(cause.jump_delta_ns) >= abs(cause.delta_ns)
+
+
 def _row(result: Result, cause: DivergenceCause, scale: units.Scale) -> Change:
-    where = "" if cause.places == 1 else f" (in {cause.places:,} places)"
-    if cause.places > 1 and 2 * abs(cause.jump_delta_ns) >= abs(cause.delta_ns):
-        where = f" (mostly before op {cause.op:,})"
+    where = f" (in {cause.places:,} places)"
+    if _mostly(cause):
+        where = "" if cause.places == 1 else f" (mostly before op {cause.op:,})"
     colour = "--slower" if cause.delta_ns > 0 else "--faster"
     return Change(cause_words(result, cause), scale.delta(cause.delta_ns), colour, where)
 
