@@ -530,7 +530,7 @@ def _launch(report: Report) -> Section | None:
         modes = [report.graphs.mode_baseline, *([report.graphs.mode_candidate] if _two(report) else [])]
         pattern = "lead_launch" if _two(report) else "lead_launch_of_one"
         made.append(lead(say(pattern, baseline=modes[0], candidate=modes[-1])))
-        if "graph" in modes:
+        if "graph" in modes and any(side.graph_launches_per_step for side in sides):
             made.append(aside(say("whole_graphs")))
         made.append(_launches(report, sides, per))
         made.append(aside(say("queue_delay")))

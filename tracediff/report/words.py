@@ -81,7 +81,7 @@ UNCHANGED = ("no change", "Both sides are the same here.")
 
 KINDS: dict[str, str] = {
     "kernels": "GPU kernels", "cuda_api": "CUDA calls", "memcpy": "memory copies", "sync": "synchronisation",
-    "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graph nodes",
+    "nvtx": "NVTX ranges", "gil": "GIL", "gc": "Python GC", "graphs": "CUDA graphs",
 }  # fmt: skip
 # Kinds that few captures hold: said where one has them.
 SYSTEM_KINDS: dict[str, str] = {
