@@ -212,3 +212,10 @@ def test_what_is_below_zero_on_a_side_changes_by_no_percentage() -> None:
     scale = units.Scale("us", 1_000, 1)
     for before, after, text in ((400.0, -1_500.0, "-1.9"), (-1_500.0, 400.0, "+1.9")):
         assert [cell.text for cell in values.difference(before, after, after - before, scale)] == [text, ""]
+
+
+def test_a_list_of_many_names_opens_to_the_others() -> None:
+    cell = values._list(list("abcdef"), units.scale_for([1.0]), None)
+    assert (cell.text, cell.small) == ("a, b, c, d", "and 2 more")
+    assert [one.spans[0].text for one in cell.more] == ["e, f"]
+    assert values._list(list("abcd"), units.scale_for([1.0]), None).more == ()

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from tracediff.model.common import ABSENT
 from tracediff.model.kernels import KernelSide
 from tracediff.report import names, palette, units, words
-from tracediff.report.blocks import EMPTY, Cell, Head, Part, Row, Table
+from tracediff.report.amounts import PAGE
+from tracediff.report.blocks import EMPTY, Cell, Head, Line, Part, Row, Table
 from tracediff.report.causes import place_name
 from tracediff.report.escape import shorten
 
@@ -351,7 +352,10 @@ def _match(item: str, scale: units.Scale, row: Any) -> Cell:
 def _list(item: Sequence[str | int], scale: units.Scale, row: Any) -> Cell:
     more = len(item) - _LISTED
     listed = ", ".join(shorten(str(one), 48) for one in item[:_LISTED])
-    return Cell(listed, code=True, small=f"and {more} more" if more > 0 else "")
+    if more <= 0:
+        return Cell(listed, code=True)
+    rest = Cell(", ".join(map(str, item[_LISTED : PAGE + _LISTED])), code=True)
+    return Cell(listed, code=True, small=f"and {more} more", more=[Line([rest])])
 
 
 def _level_cell(item: Any, scale: units.Scale, row: Any) -> Cell:
