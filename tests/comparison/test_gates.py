@@ -435,10 +435,7 @@ def test_graphs_without_nodes_pass_no_gate_on_what_they_may_hold(gate, results):
     )
     told = judge(parse_gate(gate), bare)
     assert (told.outcome, told.delta) == ("inconclusive", None)
-    assert (
-        "CUDA graphs: not captured on the candidate. Capture with --cuda-graph-trace=node"
-        in told.message
-    )
+    assert "CUDA graphs: not captured on the candidate. Capture with --cuda-graph-trace=node" in told.message
     assert judge(parse_gate("syncs:+0"), bare).outcome == "passed"
 
 
