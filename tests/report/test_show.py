@@ -21,7 +21,7 @@ from tests.comparison.test_show import shown
 from tests.report import hostile
 from tests.serving import US, runs_of
 from tracediff.cli.schema import build_schema
-from tracediff.model import Coverage, Gc, Gil, encode
+from tracediff.model import Coverage, Gc, Gil, Note, encode
 from tracediff.model.show import Show
 from tracediff.report import show_words, tables, words
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
@@ -211,3 +211,14 @@ def test_tables(harmful: Show) -> None:
     assert idle["inside_ns"].fill_null(idle["length_ns"]).sum() == waits
     summary = dict(found["summary"].select("key", "value").iter_rows())
     assert summary["step.mean_ns"] == report.step.mean_ns
+
+
+def test_what_was_not_captured_is_no_warning(harmful: Show) -> None:
+    """The page counts warnings alone, and so does its text to copy."""
+    gone = Coverage({**harmful.coverage.baseline, "gil": "not_captured"})
+    text = render_show_markdown(
+        msgspec.structs.replace(harmful, warnings=[Note("steps-by-evidence", "one")], coverage=gone)
+    )
+    assert "<summary>1 warning</summary>" in text
+    after = text.partition("<summary>Not captured</summary>")[2]
+    assert "GIL: not captured." in after

@@ -153,13 +153,12 @@ def _markdown(report: Show, top: int, rows: int, width: int) -> str:
     folds = [blocks.titled(one, 1) for one in found if one.depth <= 1]
     folds += [(one.title, blocks.printed(one, 2)) for one in found if one.id == "capture"]
     said = [[Code(one.slug), f" {one.message}"] for one in report.warnings[:rows]]
-    if missing := words.all_missing(report):
-        said += [[text] for text in missing]
     if said:
-        count = units.counted(len(report.warnings) + len(missing), "warning")
         left = len(report.warnings) - rows
         more = [Line([f"{left} more are in the JSON (warnings)."])] if left > 0 else []
-        folds.append((count, [Items(said), *more]))
+        folds.append((units.counted(len(report.warnings), "warning"), [Items(said), *more]))
+    if missing := words.all_missing(report):
+        folds.append(("Not captured", [Items([[text] for text in missing])]))
     shown = [(title, printed) for title, printed in folds if printed]
     note = said_by(report.tool, "show_in_the_page")
     return markdown([opening(report, top)], folds=shown, note=note, level=2, most=top, width=width)
