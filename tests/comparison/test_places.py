@@ -224,6 +224,23 @@ def test_a_stop_that_falls_into_another_phase_is_no_change(stops_of, rare):
     assert found.phases[0].rare is rare
 
 
+@pytest.mark.parametrize(("mixed_us", "rare"), [(50, True), (5_000, False)])
+def test_rare_steps_of_a_small_phase_hold_no_change_where_all_steps_may_not_have_changed(mixed_us, rare):
+    """One run a side: 100 us more in the mean of 24 generation steps are 50 us of each step, of 50 us or of 2,525."""
+
+    def run(stop_us: float) -> list[dict]:
+        sizes = [(50 + stop_us * (at == 13), mixed_us) for at in range(24)]
+        return [
+            step(phase=phase, cells=[size * US])
+            for pair in sizes
+            for phase, size in zip(("generation", "mixed"), pair, strict=True)
+        ]
+
+    found = measured([run(0)], [run(2_400)], idle=1)
+    assert found.whole.delta[0] == pytest.approx(50 * US)
+    assert found.phases[0].rare is rare
+
+
 def test_of_rare_steps_too_a_slower_host_may_explain_a_part():
     """Hosts 0.1 apart: (e^0.09 - 1) of the smaller tail, 94.2 of 100 us."""
     found = measured(stops(*[1_000.0] * 4, speed=0.0), stops(*[1_100.0] * 4, speed=0.1), idle=1, speed=True)

@@ -28,7 +28,7 @@ from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, OWN, SURELY, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
-from tracediff.stats.tests import ALPHA, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
+from tracediff.stats.tests import ALPHA, LITTLE, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
 
 _LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more, and one may be slower for its own reason
 
@@ -183,8 +183,15 @@ class PhaseCells(msgspec.Struct, frozen=True, dict=True):
         """Whether rare steps hold the change: the mean moved far more than the typical step, and that of all phases moved with it."""
         delta = float(self.mean.estimate.delta[STEP])
         most = abs(float(self.typical.estimate.delta[STEP])) < MOSTLY * abs(delta)
-        along = self.whole is None or (self.whole.p[STEP] < ALPHA and self.whole.delta[STEP] * delta > 0)
-        return bool(most and abs(delta) > OWN * self.step_ns and along)
+        return most and abs(delta) > OWN * self.step_ns and self._moved_all(delta)
+
+    def _moved_all(self, delta: float) -> bool:
+        """Whether other phases take back no half of a change of the mean, and it is surely one of all steps, or a tenth of them."""
+        if self.whole is None:
+            return True
+        own, both = self.steps.share * delta, (self.whole.baseline[STEP], self.whole.candidate[STEP])
+        large = self.whole.p[STEP] < ALPHA or abs(own) >= LITTLE * min(both)
+        return bool(large and self.whole.delta[STEP] * delta >= MOSTLY * own * delta)
 
     @property
     def parts(self) -> tuple[Part, Part]:
