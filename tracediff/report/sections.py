@@ -779,7 +779,7 @@ def _reading(report: Report) -> Section:
 
 _SIGNS = (
     ("delta", "Candidate minus baseline at equal workload, as measured: plus is slower, minus is faster."),
-    ("by count", "What the candidate does more or fewer times. It needs no test: 85 of 100 steps of each side hold one value."),
+    ("by count", "What the candidate does more or fewer times. It needs no test where 85 of 100 steps of each side hold one value; else it is tested in how many steps it is."),
     ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
     ("change", "In a table: the delta as a part of the row's own baseline."),
     ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
