@@ -173,6 +173,7 @@ PATTERNS: dict[str, str] = {
     # What the figures of phases are, and how many runs and steps they are of.
     "note_of_captures": "{runs} runs",
     "note_of_steps": "{typical}; {runs} runs, {steps} steps in all",
+    "note_of_rank_steps": "{typical}; {runs} runs, {steps} steps of {ranks} ranks",
     "labels": "baseline {baseline}, candidate {candidate}",
     "runs_of": "runs of the {side}: {runs}",
     "smaller_ones": "{causes}, which may be noise: in the HTML report and the JSON",

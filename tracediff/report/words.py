@@ -300,7 +300,9 @@ def steps_note(result: Result) -> str:
     if unit(result) != "step":
         return say("note_of_captures", runs=runs)
     steps = units.pair(step.steps.baseline, step.steps.candidate)
-    return say("note_of_steps", typical=say("typical_is"), runs=runs, steps=steps)
+    slots = {"typical": say("typical_is"), "runs": runs, "steps": steps}
+    many = len(result.ranks)
+    return say("note_of_rank_steps", ranks=f"{many}", **slots) if many > 1 else say("note_of_steps", **slots)
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
