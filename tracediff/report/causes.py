@@ -221,9 +221,8 @@ def _kernels_titled(finding: Finding) -> str:
     text = _kernels_named(finding, kernel, kernel, sides)
     times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
     counts = _counts(finding)
-    alone = (
-        not _several(finding) or finding.cause != "kernel_time"
-    )  # else its times, and a count that stays, are of the first
+    # of several kernels the times, and a count that stays, are the first one's
+    alone = not _several(finding) or finding.cause != "kernel_time"
     said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced") and alone)
     told = facts.match not in ("more", "fewer", "replaced") and (alone or counts["before"] != counts["after"])
     said += [_numbers(finding)] * told
