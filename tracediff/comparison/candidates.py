@@ -510,9 +510,7 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
     """
     went: dict[tuple[str, ...], float] = {}
     came: dict[tuple[str, ...], float] = {}
-    names = [
-        (one, one.where.called, one.where.kernels.replaced_by if one.where.kernels else ()) for one in parts
-    ]
+    names = [(one, one.where.called, one.where.replaced_by) for one in parts]
     single = len({before for one, before, after in names if after or one.count_candidate == 0}) == 1
     for one, before, after in names:
         if after and single:

@@ -94,9 +94,8 @@ class _Finder:
         self._sampled = self._sampled_steps()
         self._kept = np.zeros(len(steps), np.bool_)
         self._kept[list(self._sampled)] = True
-        self._called: dict[
-            tuple[Kernels | None, str], list[int]
-        ] = {}  # names and match of kernel rows -> the rows
+        # names and match of kernel rows -> the rows
+        self._called: dict[tuple[Kernels | None, str], list[int]] = {}
         for row, match in enumerate(measured.kernels.rows):
             self._called.setdefault((kernels_of(match), match.match), []).append(row)
 

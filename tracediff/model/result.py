@@ -159,9 +159,14 @@ class Where(msgspec.Struct, frozen=True):
         """The names of its kernels, those of the baseline where others replaced them; none of idle time."""
         return self.kernels.names if self.kernels else ()
 
+    @property
+    def replaced_by(self) -> tuple[str, ...]:
+        """The names of its kernels on the candidate, where they are called otherwise."""
+        return self.kernels.replaced_by if self.kernels else ()
+
     def holds(self, word: str) -> bool:
         """Whether the name of one of its kernels, on either side, holds a word."""
-        return any(word in name for name in self.called + (self.kernels.replaced_by if self.kernels else ()))
+        return any(word in name for name in self.called + self.replaced_by)
 
 
 class CallFact(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tracediff.kernels.names import GROUPS, category
-from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Kernels, Shares, Where
+from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.amounts import NAME, NAMED
@@ -198,7 +198,7 @@ def named(finding: Finding) -> str:
     where = finding.where
     kernel = _with_others(finding, spoken(where.called[:1] if _several(finding) else where.called))
     several = "kernels_gemm" if kernel == "GEMM" else "kernels_several" if " " in kernel else "kernels_of"
-    sides = [_first_of(side) for side in _both_sides(where.kernels)]
+    sides = [_first_of(side) for side in _both_sides(where)]
     kernels, counted_too = say(several, kernel=kernel), is_counted(finding)
     if kernel == "GEMM" and counted_too:  # a step has others, which are not in the count
         kernel = say("kernels_some", kernels=kernels)
@@ -216,7 +216,7 @@ def is_counted(finding: Finding) -> bool:
 
 def _kernels_titled(finding: Finding) -> str:
     """Kernels or copies by their whole names, with their counts and times."""
-    facts, sides = finding.facts, kernel_sides(finding.where.kernels, NAMED)
+    facts, sides = finding.facts, kernel_sides(finding.where, NAMED)
     kernel = _with_others(finding, arrow(sides))
     text = _kernels_named(finding, kernel, kernel, sides)
     times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
@@ -383,7 +383,7 @@ def part_named(part: FindingPart) -> str:
     """A row of what belongs to a finding, by its cause and its place."""
     if ROWS[part.cause].kind == "idle":
         return _idle(part.cause, part.where)
-    return arrow(kernel_sides(part.where.kernels, NAMED)) or CAUSES[part.cause].name
+    return arrow(kernel_sides(part.where, NAMED)) or CAUSES[part.cause].name
 
 
 def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
@@ -490,14 +490,14 @@ def _holder(where: Where) -> str:
     return _placed(who, "" if place.startswith(OUTSIDE) else at(place))
 
 
-def _both_sides(kernels: Kernels | None) -> list[tuple[str, ...]]:
-    return [side for side in (kernels.names, kernels.replaced_by) if side] if kernels else []
+def _both_sides(where: Where) -> list[tuple[str, ...]]:
+    return [side for side in (where.called, where.replaced_by) if side]
 
 
-def kernel_sides(kernels: Kernels | None, most: int | None = None) -> list[str]:
+def kernel_sides(where: Where, most: int | None = None) -> list[str]:
     """The kernels of each side that are called otherwise: `["2 x mul", "silu"]`; of many the first, where one more is none too many."""
     said = []
-    for side in _both_sides(kernels):
+    for side in _both_sides(where):
         names = name_counts(_COPY.sub(r"\1", name) for name in side)
         more = len(names) - (most or len(names))
         said.append(" + ".join(names if more <= 1 else [*names[:most], f"{more} more"]))

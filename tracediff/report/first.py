@@ -224,9 +224,9 @@ def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart
     for one, finding in parts:
         unsure, where = finding.level == "within_noise", finding.where
         key = (named(finding), where.thread, where.rank, unsure, one.delta_ns > 0)
-        before = found[key][0] if key in found else ObservedPart(one.finding, 0.0, 0.0)
+        before, first = found.get(key, (ObservedPart(one.finding, 0.0, 0.0), finding))
         of_all = replace(before, delta_ns=before.delta_ns + one.delta_ns, share=before.share + one.share)
-        found[key] = of_all, found.get(key, (one, finding))[1]
+        found[key] = of_all, first
     return list(found.values())
 
 

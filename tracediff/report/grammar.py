@@ -258,7 +258,7 @@ PATTERNS: dict[str, str] = {
     "gate_waived_to": "{text}, and the {limit} to which it is waived",
     # Continuous integration.
     "gate_warning": "warning: {message}",
-    "too_few_of": "too few similar steps: {size}",
+    "too_few_of": "{few}: {size}",
     "verdict_of": "{verdict}: {size}.",
     "change_of": "{size} ({percent}) {per}",
     "benchmark_extra": "{said} Delta to its baseline {delta}, 95 % CI {low} to {high}.",

@@ -369,13 +369,14 @@ def _kernels(report: Report) -> Section | None:
     ]
     gist = f"{len(report.kernels):,} rows"
     if isinstance(report, Result):
-        judged = report.launched or rows.kernels_by_phase(report)[0].rows
+        by_phase = rows.kernels_by_phase(report)
+        judged = report.launched or by_phase[0].rows
         beyond = sum(row.level != "within_noise" for row in judged)
         gist = f"{beyond:,} of {len(judged):,} rows beyond noise"
         if kernel_words.by_launch(report):
             made = table(report, "launches", kernel_words.ordered(report))
             found += [made, Line([say("lead_launches", step=_step(report))])]
-        for number, one in enumerate(rows.kernels_by_phase(report)):
+        for number, one in enumerate(by_phase):
             found += _kernels_of(report, one, first=number == 0)
     else:
         every = rows.of_phase("", list(enumerate(report.kernels)))

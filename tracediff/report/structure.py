@@ -103,9 +103,11 @@ def _alike(result: Result) -> set[str]:
 
 def _again(result: Result, row: StructureRow) -> bool:
     """Whether the side that lacks a kernel has another one of its name, with other arguments of its template."""
+    if row.baseline and row.candidate:
+        return False
     lacking = [one.candidate if row.baseline else one.baseline for one in result.kernels]
     others = {name for side in lacking if side for name in side.names} - {row.name}
-    return not (row.baseline and row.candidate) and short(row.name) in map(short, others)
+    return short(row.name) in map(short, others)
 
 
 def _net(row: StructureRow, rows: list[StructureRow]) -> StructureRow:

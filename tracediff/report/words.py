@@ -247,7 +247,7 @@ def place(where: Where) -> list[tuple[str, str]]:
     inside = "" if where.range == OUTSIDE else where.range or ""
     parts = [
         ("place", at(inside)) if inside.startswith(OUTSIDE) else ("range", inside),
-        ("kernel", units.arrow(kernel_sides(where.kernels))),
+        ("kernel", units.arrow(kernel_sides(where))),
         ("layer", where.layer),
         ("API", where.api),
         ("OS call", where.os_call),

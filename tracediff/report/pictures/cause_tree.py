@@ -204,9 +204,12 @@ class _Ink(msgspec.Struct, frozen=True):
     def row(self, number: int) -> Change:
         """A named part in the list."""
         node = self.tree[number]
-        sure, slower = node.level != "within_noise", node.delta_ns is not ABSENT and node.delta_ns > 0
-        colour = "--slower" if slower else "--faster"
-        colour = "--ink" if node.delta_ns is ABSENT else colour if sure else "--muted"
+        if node.delta_ns is ABSENT:
+            colour = "--ink"
+        elif node.level == "within_noise":
+            colour = "--muted"
+        else:
+            colour = "--slower" if node.delta_ns > 0 else "--faster"
         return Change(said(self.tree, number), self.change(node), colour, f": {self.sizes(node)}")
 
     def fill(self, number: int) -> tuple[str, float]:
