@@ -227,6 +227,23 @@ def test_steps_weigh_the_uses_of_a_kernel_in_two_roles():
     assert shares == pytest.approx({"exact": 3 / 5, "fused": 2 / 5})
 
 
+def test_a_kernel_outside_does_what_its_namesake_does():
+    # each step's cache is longer, so its grid is another: only one step's was aligned, where it replaces two pairs
+    one = ["a", "copy_k", "index", "b", "add_v", "index", "c"]
+    other = ["a", "cat@8", "b", "cat@8", "c"]
+    found = match(one, other, candidate=["cat@9"])
+    assert {
+        row.baseline: {op.grid for op in row.candidate} for row in found.rows if len(row.baseline) > 1
+    } == {
+        (OpKey("copy_k"), OpKey("index")): {"8", "9"},
+        (OpKey("add_v"), OpKey("index")): {"8", "9"},
+    }
+    assert (
+        found.candidate["generation", OpKey("cat", "9")] == found.candidate["generation", OpKey("cat", "8")]
+    )
+    assert [share for _, share in found.candidate["generation", OpKey("cat", "9")]] == [0.5, 0.5]
+
+
 def test_a_sequence_is_paired_with_the_most_alike():
     # the norm of both workloads is rewritten: 7 of 8 ops stay, where the other workload shares 6
     found = traffic(

@@ -442,11 +442,24 @@ class _Books:
                 alone = [*group[0], *group[1]]
                 if not all(group):  # the other side has it inside its sequences, or nowhere
                     side = int(not group[0])
-                    alone += [
-                        self._main(at, known[at][text]) for at in (side, 1 - side) if text in known[at]
-                    ][:1]
+                    at = next((at for at in (side, 1 - side) if text in known[at]), None)
+                    if at is not None:
+                        alone.append(self._main(at, known[at][text]))
+                    if at == side:
+                        for pair in group[side]:
+                            self._stand_like(side, pair[side][0], known[side][text])
                 for pair in alone:
                     self.rows.join(alone[0], pair)
+
+    def _stand_like(self, side: int, op: OpKey, known: OpKey) -> None:
+        """Let an op stand for what another one of its side stands for, with the same share of each."""
+        uses: Counter[Pair] = Counter()
+        for pair, weight in self.uses[side][known].items():
+            mine = tuple(op if one == known else one for one in pair[side])
+            place = (pair[0], mine) if side else (mine, pair[1])
+            self.rows.join(place, pair)
+            uses[place] = weight
+        self.uses[side][op] = uses
 
     def match(self, pairs: Sequence[Pair]) -> Match:
         """The row of some pairs."""
