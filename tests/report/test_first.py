@@ -128,7 +128,10 @@ def test_causes_that_the_same_words_name_are_one() -> None:
         for at, (name, size) in enumerate(sizes)
     ]
     why = headline(result("regressed", seen(1_000, 1_107, 8, *found), *found)).why
-    assert why == "+85.0 us of it: slower GEMMs; +30.0 us of it: slower silu kernels; -8.00 us: faster GEMMs."
+    assert (
+        why
+        == "+85.0 us of it: slower GEMMs; +30.0 us of it: slower silu kernels; but -8.00 us: faster GEMMs."
+    )
 
 
 def test_calls_that_were_lost_are_said_first() -> None:
@@ -159,22 +162,40 @@ def test_the_last_line_is_advice_whatever_the_verdict() -> None:
     assert first.advice(improved) == "Next: take pr as the baseline of the next comparison."
     step = msgspec.structs.replace(improved.step, runs_advised=5)
     likely = msgspec.structs.replace(improved, verdict="likely_improved", step=step)
-    assert first.advice(likely) == "Next: record 5 runs a side in turns (tracediff capture -n 5)."
+    assert first.advice(likely) == "Next: take pr as the baseline of the next comparison."
+    wide = msgspec.structs.replace(
+        likely, observed=seen(1_092, 1_000, 60, less)
+    )  # of 92 us a repeat may show 32
+    assert first.advice(wide) == "Next: record 5 runs a side in turns (tracediff capture -n 5)."
     assert first.advice(result("regressed", seen(1_000, 1_092, 8))) == (
         "Next: look at the causes below, the first ones first."
     )
 
 
 def test_more_runs_are_advised_where_noise_hides_the_answer() -> None:
-    """A cause of the estimate may be nothing; so many runs that nobody records them are no advice."""
+    """What may be noise has no advice of its own; so many runs that nobody records them are no advice."""
+    unsure = finding("host_work", 8.0, level="within_noise", **SCHEDULE)
     for advised, said in (
         (12, "Next: record 12 runs a side in turns (tracediff capture -n 12)."),
         (51, "Next: find out why runs of one side differ so much: 50 runs a side would be too few."),
         (None, "Next: look at the causes below, the first ones first."),
     ):
-        one = result("inconclusive", seen(1_000, 1_010, 30, WORK), WORK)
+        one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure)
         step = msgspec.structs.replace(one.step, runs_advised=advised)
         assert first.advice(msgspec.structs.replace(one, step=step)) == said
+
+
+def test_what_is_sure_is_advised_where_the_step_is_not() -> None:
+    """Of 10 us 8 may be noise; counted synchronisations, and other work, need no repeat to be looked for."""
+    unsure = finding("host_work", 8.0, level="within_noise", **SCHEDULE)
+    calls = finding("host_sync", 3.0, rank=2, next="find the call.")
+    one = result("inconclusive", seen(1_000, 1_010, 30, unsure, calls), unsure, calls)
+    step = msgspec.structs.replace(one.step, runs_advised=5)
+    assert first.advice(msgspec.structs.replace(one, step=step)) == "Next: find the call."
+    other = [counted("workload", 0.4, 0.4)]
+    one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure, structure=other)
+    asked = "Next: check that both sides were given the same work: the same requests, batch size and lengths."
+    assert first.advice(msgspec.structs.replace(one, step=step)) == asked
 
 
 @pytest.mark.parametrize(
@@ -197,7 +218,7 @@ def test_parts_have_their_own_signs_and_one_unit() -> None:
     one = result("regressed", seen(20_000, 21_000, 80, more, less), more, less)
     assert headline(one).text == (
         "Slower with pr: generation step 20.0 -> 21.0 ms (+1.00 ms, +5.0 %)."
-        " +1.50 ms: host work in _schedule; -0.400 ms: launch calls in forward."
+        " +1.50 ms: host work in _schedule; but -0.400 ms: launch calls in forward."
     )
 
 
@@ -269,7 +290,7 @@ def test_steps_that_stop_now_and_then_are_counted() -> None:
     observed = seen(1_000, 1_800, 300, of="mean", stops=stops(0, 1, 60, 48_000.0))
     assert headline(result("likely_regressed", observed)).what == (
         "Likely slower with pr: mean generation step 1,000 -> 1,800 us (+800 us, +80.0 %):"
-        " the candidate stops for 48.0 ms in 1 of its steps."
+        " the candidate stops in 1 of its steps, for 48.0 ms each."
     )
 
 

@@ -77,7 +77,7 @@ CAUSES: dict[str, CauseWords] = {
                    " or collect between batches"),
         CauseWords("gil_wait", "GIL wait", "GIL wait", _HOST, "#a04b77", "#bd6892",
                    "The launching thread was waiting for the GIL.",
-                   "move the holder's work to another process, or release the GIL in it"),
+                   "move the work of {holder} to another process, or release the GIL there"),
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#8b4a6a",
                    "The launching thread was doing anything else, named by its innermost range.",
                    "profile the host code {place} (for Python: py-spy), or add NVTX ranges there"),
@@ -103,10 +103,15 @@ CAUSES: dict[str, CauseWords] = {
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
-    place, call = at(finding.where.range or "") or "of this thread", finding.where.os_call or ""
+    place, call = (
+        at(finding.where.range or "") or "on this thread",
+        finding.where.os_call or finding.where.api or "",
+    )
     if kind := _advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
-    return CAUSES[finding.cause].next.format(place=place, name=next(iter(finding.where.called), ""))
+    return CAUSES[finding.cause].next.format(
+        place=place, name=next(iter(finding.where.called), ""), holder=_holder(finding.where)
+    )
 
 
 def _advised(finding: Finding) -> str:

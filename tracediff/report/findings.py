@@ -101,7 +101,11 @@ def _elsewhere(one: Finding, result: Result) -> str:
 
 def _sure(one: Finding, result: Result) -> Cell:
     level = "" if one.cause == "batch_mix" else f" lv-{one.level}"
-    return Cell(words.evidence(one, result), title=words.LEVELS[one.level][1], mark=f"lv{level}")
+    return Cell(
+        words.evidence(one, result),
+        title=words.level_words(one.level, one.ci_low_ns, one.ci_high_ns)[1],
+        mark=f"lv{level}",
+    )
 
 
 def _key(found: Sequence[Finding], result: Result) -> list[Block]:

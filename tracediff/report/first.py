@@ -74,15 +74,25 @@ def advised(result: Result) -> str:
         return say(_NEXT.get(failed.name, "next_alike"), name=name)
     if result.verdict == "no_change":
         return say("next_same")
-    for one in result.observed.parts[:1] if result.verdict in words.MOVED else []:
+    parts = result.observed.parts
+    for one in parts[:1] if result.verdict in words.MOVED else parts:
         found = _finding(result, one)
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return found.next.rstrip(".")
+    phase = result.observed.phase
+    if any(row.kind == "workload" and row.phase == phase for row in result.structure):
+        return say("next_work")
     runs = result.step.runs_advised
-    if runs:
+    if runs and not _surely_faster(result):
         return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")
-    better = result.verdict == "improved"
+    better = result.verdict in ("improved", "likely_improved")
     return say("next_faster" if better else "next_causes", candidate=result.inputs.candidate.label)
+
+
+def _surely_faster(result: Result) -> bool:
+    """Whether a repeat would show most of a gain."""
+    observed = result.observed
+    return result.verdict == "likely_improved" and observed.ci_high_ns < MOSTLY * observed.delta_ns
 
 
 def untraced(result: Result, finding: Finding) -> str:
@@ -128,13 +138,12 @@ def what(result: Result) -> str:
         slots["change"] = say("within_noise", change=slots["change"])
     shares = phase.time_share if (phase := lead(result)) else None
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
+    if result.step.ci_low_ns < 0 < result.step.ci_high_ns and not _within_noise(result):
+        every = say("within_noise", change=every)
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
         slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
-    elif (
-        result.step.delta_ns * observed.delta_ns < 0
-        and abs(result.step.delta_ns) >= LITTLE * result.step.baseline_ns
-    ):
+    elif _otherwise(result):
         slots["change"] = say("all_otherwise", change=slots["change"], all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         slots["change"] = say("no_gpu_work", change=slots["change"])
@@ -149,6 +158,15 @@ def what(result: Result) -> str:
     if stops.every:
         return say("regular", every=units.ordinal(stops.every), **slots)
     return say("stops", count=f"{stops.count}", **slots)
+
+
+def _otherwise(result: Result) -> bool:
+    """Whether the mean of all steps changed by a tenth of a step more or less, and by twice or half as much."""
+    observed, step = result.observed, result.step
+    if observed.of not in ("typical", "mean") or not observed.delta_ns or not step.delta_ns:
+        return False
+    low, high = sorted((observed.delta_ns / observed.baseline_ns, step.delta_ns / step.baseline_ns), key=abs)
+    return abs(high - low) >= LITTLE and low / high < MOSTLY
 
 
 def one_capture(result: Result) -> bool:
@@ -200,6 +218,8 @@ def why(result: Result) -> str:
         cause, change = named(finding), prose.delta(one.delta_ns)
         within = 0 < one.share <= 1 or change == prose.delta(observed.delta_ns)
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
+        if one.share < 0:
+            pattern = "against"
         if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
             pattern = "beside_rank"
         elif finding.where.rank is not None and finding.facts.late_rank is None:

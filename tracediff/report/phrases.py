@@ -184,8 +184,10 @@ def _advice(finding: Finding, result: Result) -> str:
     """What to do next: nothing where it got faster, unless the work may have gone missing, or the recordings differ."""
     if result.verdict == "not_comparable":
         return ""
-    if finding.level == "within_noise":  # one advice at a time: the first line's, which is about noise
-        return ""
+    if finding.level == "within_noise" and not (finding.cause == "host_sync" and finding.facts.counted_calls):
+        return (
+            ""  # the first line's advice is about noise; calls that are counted can be found without a repeat
+        )
     if finding.facts.late_rank is not None:
         if finding.facts.late_rank.kind == "pipeline":
             return say("next_bubble")

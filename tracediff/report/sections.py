@@ -770,7 +770,7 @@ def _reading(report: Report) -> Section:
     parts = {"Words": terms(_WORDS if _two(report) else _WORDS_OF_ONE), "Categories": terms(kinds)}
     if _two(report):
         verdicts = [(f"{one.sign} {one.word}", one.meaning) for one in words.VERDICTS.values()]
-        levels = terms(words.LEVELS.values())
+        levels = terms([*words.LEVELS.values(), words.UNSURE])
         parts = {"Signs": terms(_SIGNS), "Evidence": levels, "Verdict": terms(verdicts), **parts}
     return Section(
         "reading", "How to read this", [Section("", "", [part(title, [one]) for title, one in parts.items()], columns=True)],

@@ -360,7 +360,8 @@ def _list(item: Sequence[str | int], scale: units.Scale, row: Any) -> Cell:
 
 def _level_cell(item: Any, scale: units.Scale, row: Any) -> Cell:
     same = item == "within_noise" and getattr(row, "delta_ns", None) == 0
-    word, meaning = words.UNCHANGED if same else words.LEVELS[item]
+    ends = [getattr(row, end, None) or 0.0 for end in ("ci_low_ns", "ci_high_ns")]
+    word, meaning = words.UNCHANGED if same else words.level_words(item, *ends)
     return Cell(word, title=meaning, mark=f"lv lv-{item}")
 
 

@@ -73,9 +73,14 @@ LEVELS: dict[Evidence, tuple[str, str]] = {
     "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
     "within_noise": (
         "may be noise",
-        "Runs of one program differ by as much, or one of so many places does by chance.",
+        "Runs of one program differ by as much.",
     ),
 }
+# The same where the interval leaves out 0.
+UNSURE = (
+    "not sure",
+    "The interval leaves out 0, but so do some of so many places by chance, or less than 1 % of a step is sure.",
+)
 
 UNCHANGED = ("no change", "Both sides are the same here.")
 
@@ -317,11 +322,18 @@ def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
     return [one for one, yes in found if yes], [one for one, yes in found if not yes]
 
 
+def level_words(level: Evidence, low: float, high: float) -> tuple[str, str]:
+    """Word and meaning of a level of evidence, of a change with the ends of its interval."""
+    return UNSURE if level == "within_noise" and (low > 0 or high < 0) else LEVELS[level]
+
+
 def evidence(finding: Finding, result: Result) -> str:
     """How sure a cause is: `confirmed`, `may be noise`."""
     if result.verdict == "not_comparable":
         return "not judged"
-    facts, level = finding.facts, "as measured" if finding.cause == "batch_mix" else LEVELS[finding.level][0]
+    facts, level = finding.facts, level_words(finding.level, finding.ci_low_ns, finding.ci_high_ns)[0]
+    if finding.cause == "batch_mix":
+        level = "as measured"
     guessed = facts.match in ("name", "template", "sequence", "fused", "split") and facts.confidence < NEARLY
     return say("matched", level=level) if guessed else level
 
