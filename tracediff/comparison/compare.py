@@ -124,7 +124,7 @@ def compare(
     facts = replace(facts, same_work=same, rung=rung)
     spoken = spoken_of(measured, verdicts, facts)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))
-    accounting = _accounting(measured, measured.whole, judged.level_of_category)
+    accounting = _accounting(measured, measured.whole, judged.level_of_all)
     if facts.basis == "gpu":
         accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
     compared = frame.compared.filter(pl.col("side") < 2)

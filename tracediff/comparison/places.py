@@ -94,13 +94,11 @@ class Judged(msgspec.Struct, frozen=True):
     rows: list[Judgement]
     categories: list[Judgement]
 
-    def level_of_category(self, cell: int, delta: float) -> Evidence:
-        """The best level of a category over phases in which it changed as it did over all, by `delta`."""
-        return min(
-            (one.level for one in self.categories if one.place.cells[0] == cell and one.delta * delta > 0),
-            key=LEVELS.index,
-            default="within_noise",
-        )
+    def level_of_all(self, cell: int, delta: float) -> Evidence:
+        """The best level of an idle place or a category over phases in which it changed as it did over all, by `delta`."""
+        mine = (one for one in (*self.rows, *self.categories) if one.place.cells == (cell,))
+        alike = (one.level for one in mine if one.delta * delta > 0)
+        return min(alike, key=LEVELS.index, default="within_noise")
 
     def levels(self, cell: int) -> tuple[Evidence, float]:
         """The best level and q value of a place with this cell, over phases."""
@@ -282,7 +280,7 @@ def place_rows(
             level = levels.get((phase, cell), "within_noise")
             if not phase:  # a level is of a phase; here only where the mean of all shows the same
                 delta = float(of.delta[cell])
-                level = _of_all(judged, cell, delta) if of.clear[cell] else "within_noise"
+                level = judged.level_of_all(cell, delta) if of.clear[cell] else "within_noise"
             place, holder_place = ("", key.where) if key.cause == "gil_wait" else (key.where, "")
             where = (phase, key.cause, key.thread, place, key.holder, holder_place, calls[at])
             rows.append(PlaceRow(*where, **of.change(cell), level=level))
@@ -316,19 +314,6 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
                     )
                 )  # fmt: skip
     return found
-
-
-def _of_all(judged: Judged, cell: int, delta: float) -> Evidence:
-    """The best level of a place over phases in which it changed as it did over all."""
-    return min(
-        (
-            one.level
-            for one in judged.rows
-            if one.place.kind == "idle" and one.place.cells[0] == cell and one.delta * delta > 0
-        ),
-        key=LEVELS.index,
-        default="within_noise",
-    )
 
 
 # Kernel time by layer and by kind of layer, as rows of the result: estimated with all other cells, tested apart.
