@@ -310,6 +310,20 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
 
+def test_the_kind_without_a_name_is_the_most_common_where_others_have_one() -> None:
+    phases = [phase(name, delta(1_000.0, 92.0, 8.0), "regressed") for name in ("step", "step-with-topk")]
+    observed = seen(1_000, 1_092, 8, phase="step")
+    one = result("regressed", observed, phases=phases)
+    assert headline(one).what == (
+        "Slower with pr: step of the most common kind 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+    )
+    rows = [row.name for row in phase_table.main(one)]
+    assert rows[0] == "most common, typical" and "step-with-topk, typical" in rows
+    alone = result("regressed", observed, phases=phases[:1])
+    assert headline(alone).what == "Slower with pr: step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
+    assert phase_table.main(alone)[0].name == "typical step"
+
+
 def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:
     assert headline(result("regressed", seen(1_100, 1_400, 90, of="mean"))).what == (
         "Slower with pr: mean generation step 1,100 -> 1,400 us (+300 us, +27.3 %): rare steps changed most, the typical one 1,000 -> 1,092 us."

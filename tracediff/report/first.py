@@ -303,6 +303,8 @@ def _limit(result: Result) -> str:
 def step_of(result: Result, phase: str) -> str:
     """A step of a phase; of programs that have none what was compared: `whole capture`."""
     step = units.step(phase, words.unit(result))
+    if words.most_common(result, phase):
+        step = say("most_common_step")
     return say("on_the_host", step=step) if result.verdict_facts.rung.kind == "host" else step
 
 

@@ -23,6 +23,8 @@ PATTERNS: dict[str, str] = {
     "title_typical": "{step} {before} -> {after} ({change})",
     "title_mean": "mean {step} {before} -> {after} ({change})",
     "title_length": "capture {before} -> {after} ({change})",
+    "most_common": "most common",
+    "most_common_step": "step of the most common kind",
     "on_the_host": "{step} on the host",
     "title_rounds": "time from one {kernel} to the next {before} -> {after} ({change})",
     "title_gpu": "GPU time per {step} {before} -> {after} ({change})",

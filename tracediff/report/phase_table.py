@@ -39,15 +39,17 @@ class PhaseLine(msgspec.Struct, frozen=True):
     unjudged: str = ""  # why there is no verdict
     first: bool = False
     compared: bool = True
+    common: bool = False  # of the kind of step without a name, where others have one
 
     @property
     def name(self) -> str:
         """What the row is of: `generation, typical`, `typical step` where labels tell no phases, `capture` of whole ones."""
         if self.phase in ("capture", "round"):
             return self.phase
-        if self.phase in ("", "step"):
+        if self.phase in ("", "step") and not self.common:
             return _ALONE[self.kind]
-        return say("phase_row", phase=self.phase, which=self.kind)
+        phase = say("most_common") if self.common else self.phase
+        return say("phase_row", phase=phase, which=self.kind)
 
     @property
     def delta_ns(self) -> float:
@@ -67,6 +69,7 @@ class PhaseLine(msgspec.Struct, frozen=True):
 def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts; all steps where they are no other row."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase, result)]
+    out = [replace(line, common=words.most_common(result, line.phase)) for line in out]
     if words.whole_captures(result):
         # their one row has the verdict of the result, which also weighs whether both did the same amount of work
         out = [

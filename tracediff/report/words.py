@@ -338,6 +338,11 @@ def evidence(finding: Finding, result: Result) -> str:
     return say("matched", level=level) if guessed else level
 
 
+def most_common(result: Result, phase: str) -> bool:
+    """Whether a phase is the kind of step that most steps are of, which has no name, and others have one."""
+    return phase == "step" and len(result.phases) > 1
+
+
 def finding_scale(findings: list[Finding], result: Result) -> units.Scale:
     """Choose the one scale of a list of findings, in the unit of the first screen."""
     times = [ns for one in findings for ns in (one.delta_ns, one.candidate_ns)]
