@@ -669,7 +669,7 @@ def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
 
 
 def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it() -> None:
-    """A mean of 1,000 us grows by 4,000 +- 6,000: more than a whole step. The row of the sentence says what the sentence says, no other does."""
+    """A mean of 1,000 us grows by 4,000 +- 6,000: more than a whole step. Rows with a verdict or of the sentence say so, no other does."""
     mean = delta(1_000.0, 4_000.0, 6_000.0)
     rare = phase("generation", delta(1_000.0, 60.0, 90.0), "inconclusive", verdict_of="mean", mean=mean)
     one = result("inconclusive", seen(1_000, 5_000, 6_000, of="mean"), phases=[rare])
@@ -677,6 +677,9 @@ def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it
     said = {line.kind: line.measured for line in phase_table.lines(one)}
     assert said["mean"] == mean
     other = result("inconclusive", seen(1_000, 1_060, 90), phases=[rare])
+    assert {line.kind: line.measured for line in phase_table.lines(other)}["mean"] == mean
+    usual = msgspec.structs.replace(rare, verdict_of="typical")
+    other = result("inconclusive", seen(1_000, 1_060, 90), phases=[usual])
     assert {line.kind: line.measured for line in phase_table.lines(other)}["mean"] is None
 
 
@@ -1056,4 +1059,16 @@ def test_who_can_record_collections_is_told_how() -> None:
     assert missing("tensorrt-llm").endswith("Capture with TLLM_PROFILE_RECORD_GC=1 to see it.")
     assert missing("step-range").endswith(
         "Capture with an NVTX range called Python GC around each collection (gc.callbacks) to see it."
+    )
+
+
+def test_a_phase_of_first_uses_says_how_few_of_its_steps_are_typical() -> None:
+    """Of the mixed steps 77 % have first uses: their typical step is one of the other 23 %."""
+    found = [
+        phase("generation", delta(955.0, 60.0, 30.0), "regressed"),
+        phase("mixed", delta(4_567.0, 212.0, 400.0), "inconclusive"),
+    ]
+    found[1] = msgspec.structs.replace(found[1], start_share=0.77)
+    assert words.typical(result("inconclusive", seen(955, 1_015, 60), phases=found)) == (
+        "typical: mean of the middle half by length; mixed: 77 % have first uses of kernels and are in the mean alone"
     )

@@ -22,7 +22,7 @@ from tracediff.model import (
     System,
     Where,
 )
-from tracediff.report import words
+from tracediff.report import findings, sections, units, words
 from tracediff.report.html import render_html
 from tracediff.report.page import typography
 
@@ -345,3 +345,36 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     ]
     places = [parts.index(word) for word in order]
     assert places == sorted(places)
+
+
+def test_parts_are_as_sure_as_their_cause_and_only_launches_are_counted() -> None:
+    """Of a sure cause one kernel and 150 gaps are each within noise alone: the cause is tested as one, and gaps are no launches."""
+    whole = sample.full()
+    rows = [
+        FindingPart("kernel_time", Where(kernels=Kernels(("silu",))), -9_000.0, -9_500.0, -8_500.0, "within_noise",
+                    count_baseline=8.0, count_candidate=7.0),
+        FindingPart("graph_internal", Where(range="step"), -5_220.0, -5_910.0, -4_530.0, "within_noise", follows=True,
+                    count_baseline=150.0, count_candidate=142.0),
+        FindingPart("launch_api", Where(range="step"), 1_000.0, -2_000.0, 4_000.0, "likely", follows=True),
+    ]  # fmt: skip
+    finding = msgspec.structs.replace(whole.findings[0], level="confirmed", parts=rows)
+    section = findings.cause(whole, finding, units.Scale("us", 1_000, 2))
+    (made,) = [one for one in section.blocks if getattr(one, "name", "") == "parts"]
+    assert [[cell.text for cell in row.cells][1:] for row in made.rows] == [
+        ["8", "7", "-9.00", "-9.50 to -8.50"],
+        ["", "", "-5.22", "-5.91 to -4.53"],
+        ["", "", "+1.00", "-2.00 to +4.00"],
+    ]
+    assert [row.cells[3].tone for row in made.rows] == ["faster", "faster", "noise"]
+
+
+def test_all_step_times_of_a_table_are_in_the_unit_of_the_page() -> None:
+    """Means of 1,035 us and a p99 of 117 ms: one unit, three digits."""
+    whole = sample.full()
+    one = whole.phases[1]
+    late = msgspec.structs.replace(one.candidate, p99_ns=117_171_679.0)
+    result = msgspec.structs.replace(whole, phases=[msgspec.structs.replace(one, candidate=late)])
+    section = next(one for one in sections.sections(result) if one.id == "steps")
+    made = section.blocks[1]
+    assert {head.unit for head in made.heads[3:]} == {"us"}
+    assert made.rows[0].cells[-1].text == "117,172"

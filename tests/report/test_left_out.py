@@ -80,27 +80,29 @@ def noted(mix: Mix, many: tuple[int, int] = (40, 40)) -> str:
 
 
 def test_what_the_raw_means_differ_by() -> None:
+    """In the unit of the page, which is that of its step: us."""
+
     def note(*parts: float) -> str:
         mix, speed, left = (part * 1e6 for part in parts)
         return noted(Mix(10e6, 10e6 + mix + speed + left, mix, speed, left))
 
     assert note(1.32, 2.35, 0) == (
-        "Means are at equal work (+2.35 ms). As recorded they are 10.0 -> 13.7 ms (+3.67 ms), "
-        "with +1.32 ms from a different batch mix."
+        "Means are at equal work (+2,350 us). As recorded they are 10,000 -> 13,670 us (+3,670 us), "
+        "with +1,320 us from a different batch mix."
     )
     assert note(-1, 3, 0.5) == (
-        "Means are at equal work (+3.00 ms). As recorded they are 10.0 -> 12.5 ms (+2.50 ms), "
-        "with -1.00 ms from a different batch mix, +0.500 ms from steps that were not compared."
+        "Means are at equal work (+3,000 us). As recorded they are 10,000 -> 12,500 us (+2,500 us), "
+        "with -1,000 us from a different batch mix, +500 us from steps that were not compared."
     )
-    assert note(0.09, 3, 0).endswith(", with +0.090 ms from a different batch mix.")
+    assert note(0.09, 3, 0).endswith(", with +90.0 us from a different batch mix.")
     assert note(0.009, 3, 0) == ""  # 13.0 ms, recorded and at equal work
 
 
 def test_first_uses_are_told() -> None:
     found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(3, 9))
     assert noted(found, (40, 41)) == (
-        "Means are at equal work (+0.500 ms). As recorded they are 10.0 -> 12.0 ms (+2.00 ms), "
-        "with +1.50 ms from first uses of kernels."
+        "Means are at equal work (+500 us). As recorded they are 10,000 -> 12,000 us (+2,000 us), "
+        "with +1,500 us from first uses of kernels."
     )
 
 

@@ -156,7 +156,7 @@ def test_evidence_of_a_cause() -> None:
     )
     assert "```sql\nFROM aligned_gap" in text
     assert (
-        "| baseline runs, us | 30.9, 31.7, 31.0, 31.9, 31.5 |\n| candidate runs, us | 126.1, 127.3, 125.9, 126.8, 126.4 |"
+        "| each run of the baseline, us | 30.9, 31.7, 31.0, 31.9, 31.5 |\n| each run of the candidate, us | 126.1, 127.3, 125.9, 126.8, 126.4 |"
         in text
     )
     assert "Launch calls took longer" not in text.split("## What was ruled out")[0]  # within noise: no cause

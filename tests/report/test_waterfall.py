@@ -189,3 +189,19 @@ def test_what_a_cause_beyond_noise_holds_is_not_called_noise(part_ns: float, cau
     one = msgspec.structs.replace(whole, phases=[phase], findings=[first, *whole.findings[1:]])
     (bar,) = [bar for bar in waterfall.build(one).bars if bar.key == "host_work"]
     assert (bar.delta_ns, bar.level) == (100_000, row)
+
+
+@pytest.mark.parametrize(("level", "said"), [("within_noise", True), ("likely", False)])
+def test_what_is_beyond_noise_only_as_a_sum_of_places_is_said_to_be(level: str, said: bool) -> None:
+    """Host work of +100 us is confirmed, and its only cause may be noise: no cause explains the row."""
+    whole = sample.full()
+    books = m.Accounting(
+        {"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0, level={"host_work": "confirmed"}
+    )
+    phase = msgspec.structs.replace(
+        whole.phases[1], typical=m.Delta(1e6, 1.1e6, 1e5, 5e4, 1.5e5), accounting=books
+    )
+    found = [msgspec.structs.replace(whole.findings[0], cause="host_work", level=level, parts=[])]
+    figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
+    note = "host work: beyond noise as a sum, at none of its places alone."
+    assert (note in waterfall.notes(figure)) is said

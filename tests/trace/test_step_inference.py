@@ -54,7 +54,7 @@ def test_the_warning_says_what_repeats(tmp_path):
     (note,) = reduced(loop(10, context_at=6), tmp_path).warnings
     assert note.slug == "steps-inferred"
     assert (
-        "9 steps of about 13 launches, each from where the host waits for a result (confidence 1.00)"
+        "9 steps of about 13 launching calls, each from where the host waits for a result (confidence 1.00)"
         in note.message
     )
 

@@ -55,10 +55,12 @@ def print_line(console: Console, *parts: str | tuple[str, str], indent: int = 2,
 
 def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Console) -> None:
     """Print the warnings, the first ones, and what was not captured."""
-    if warnings or missing:
+    if warnings:
         print_heading(console, "Warnings")
     for warning in warnings[:LIMIT]:
         print_line(console, (f"{warning.slug}: ", "yellow"), warning.message)
+    if missing:
+        print_heading(console, "Not in the captures")
     for text in missing:
         print_line(console, text)
 

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from tracediff.kernels.names import short
-from tracediff.model import Finding, Result
+from tracediff.model import Finding, FindingPart, Result
+from tracediff.model.causes import CAUSES
 from tracediff.model.pictures import CropSide
 from tracediff.report import fields, phrases, units, values, words
 from tracediff.report.amounts import NAMED, PAGE
@@ -95,8 +96,7 @@ def _tone(one: Finding) -> Any:
 
 def _elsewhere(one: Finding, result: Result) -> str:
     """`per mixed step` of a cause in steps that the first sentence is not of."""
-    phase = one.where.phase or ""
-    return "" if phase == result.observed.phase else words.per_step(phase, one.part, words.unit(result))
+    return "" if one.where.phase == result.observed.phase else words.per_step_of(one, words.unit(result))
 
 
 def _sure(one: Finding, result: Result) -> Cell:
@@ -173,10 +173,9 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
     if one.evidence.crop and result.timelines:
         found.append(_crop(one, result))
     if one.parts:
-        own = sorted(one.parts, key=lambda part: part.follows)
-        found.append(
-            table(result, "parts", own, title=say("parts_of", rank=f"{one.rank}"), look="plain", depth=2)
-        )
+        own = [_of_cause(part, one) for part in sorted(one.parts, key=lambda part: part.follows)]
+        title = say("parts_of", rank=f"{one.rank}")
+        found.append(table(result, "parts", own, title=title, scale=scale, look="plain", depth=2))
     if one.evidence.moments:
         sides = ", ".join(moment.side for moment in one.evidence.moments)
         title = say("open_in", viewer=words.viewer(result), sides=sides)
@@ -187,6 +186,13 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
         f"finding-{one.rank}", words.sentence(one.title), found, depth=1, look="cause", number=f"{one.rank}", folded=folded,
         gist=scale.delta(one.delta_ns),
     )  # fmt: skip
+
+
+def _of_cause(part: FindingPart, one: Finding) -> FindingPart:
+    """A part as sure as its cause, which is tested as one; noise where its interval holds 0. Idle time has no launches to count."""
+    part = replace(part, level=one.level if part.ci_low_ns * part.ci_high_ns > 0 else "within_noise")
+    idle = CAUSES[part.cause].kind == "idle"
+    return replace(part, count_baseline=None, count_candidate=None) if idle else part
 
 
 def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
@@ -217,7 +223,9 @@ def _where(one: Finding, result: Result) -> Table:
             ("baseline", evidence.runs_baseline_ns),
             ("candidate", evidence.runs_candidate_ns),
         ):
-            told.append((f"{side} runs, {scale.unit}", Cell(", ".join(map(scale.number, listed[:PAGE])))))
+            told.append(
+                (f"each run of the {side}, {scale.unit}", Cell(", ".join(map(scale.number, listed[:PAGE]))))
+            )
     return facts("where", [(name, [cell]) for name, cell in told], depth=2, look="where")
 
 

@@ -8,7 +8,6 @@ from tracediff.report import (
     findings,
     first,
     lanes,
-    phase_table,
     pictures,
     sections,
     units,
@@ -29,7 +28,7 @@ def render_html(result: Result) -> str:
     result = neutral(result)
     inputs, verdict = result.inputs, words.VERDICTS[result.verdict]
     what, *others = first.lines(result)
-    typical = words.sentence(say("typical_is")) + "."
+    typical = words.sentence(words.typical(result)) + "."
     page = Page(
         title=f"{what} {inputs.baseline.label} against {inputs.candidate.label}",
         heading=what,
@@ -38,7 +37,7 @@ def render_html(result: Result) -> str:
         sides=[("baseline", inputs.baseline.label), ("candidate", inputs.candidate.label)],
         said=[_explained(text, result) for text in others],
         measured=[
-            sections.phases(result, phase_table.lines(result)),
+            sections.phases(result),
             Line([" ".join([typical, workloads.mix_note(result), *workloads.compared(result)])], "note"),
             *_problems(result),
         ],

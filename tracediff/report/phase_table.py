@@ -1,6 +1,6 @@
 """The table of phases as data: the typical step of each phase, its mean where that differs, then the mean of all steps.
 
-`lines` has a row for each of these, for pages; `main` those of the terminal, Markdown and notebooks.
+Every output has these rows.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ class PhaseLine(msgspec.Struct, frozen=True):
 
     @property
     def measured(self) -> Interval | None:
-        """The change with its interval, where the first sentences say it, or it says something: not of too few steps, or noise as large as a whole step."""
+        """The change with its interval, where it was judged, the first sentences say it, or it says something: not of too few steps, or noise as large as a whole step."""
         change = self.change
         if not isinstance(change, Interval) or self.unjudged or not self.compared:
             return None
         beyond = change.ci_low_ns < -change.baseline_ns or change.ci_high_ns > change.candidate_ns
-        return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns and not self.first else change
+        said = self.first or self.verdict is not None
+        return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns and not said else change
 
 
 def lines(result: Result) -> list[PhaseLine]:
-    """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its parts; all steps where they are no other row."""
+    """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its mean where that differs; all steps where there are several phases."""
     out = [line for phase in _ordered(result) for line in _of_phase(phase, result)]
     out = [replace(line, common=words.most_common(result, line.phase)) for line in out]
     if words.whole_captures(result):
@@ -76,20 +77,12 @@ def lines(result: Result) -> list[PhaseLine]:
             replace(line, phase=words.unit(result), unjudged="", verdict=line.verdict and result.verdict)
             for line in out
         ]
-    step, shown = result.step, words.page_unit(result)
-    seen = {_both(line.change, shown) for line in out}
-    if _both(step, shown) not in seen:
+    step = result.step
+    if len({line.phase for line in out}) != 1:
         out.append(PhaseLine("", "all", step, None, _beyond(step), "", _pair(step.steps), _pair(step.runs)))
     if result.verdict == "not_comparable":
         return [replace(line, verdict=None, level=None, compared=False) for line in out]
     return [replace(line, compared=False) for line in out] if one_capture(result) else out
-
-
-def main(result: Result) -> list[PhaseLine]:
-    """Return the rows that text formats have: each phase, its mean where that differs, all steps where there are several."""
-    every = lines(result)
-    found = [line for line in every if line.kind != "all"]
-    return found if len({line.phase for line in found}) == 1 else every
 
 
 def _ordered(result: Result) -> list[Phase]:
@@ -115,10 +108,6 @@ def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
         shown = verdict if of_mean else None
         out.append(PhaseLine(phase.phase, "mean", mean, shown, _beyond(mean), first=spoken == "mean"))
     return out
-
-
-def _both(change: Change, shown: units.Scale) -> tuple[str, str]:
-    return shown.number(change.baseline_ns), shown.number(change.candidate_ns)
 
 
 def _differs(mean: Delta, typical: Delta) -> bool:

@@ -287,9 +287,10 @@ def _wait(one: IdleCause, number: int) -> Cell:
 def _steps(report: Report) -> Section | None:
     if not report.phases:
         return None
+    unit = words.page_unit(report) if isinstance(report, Result) else units.both(report.step.mean_ns, 0.0)
     found: list[Block] = [
         lead(say("lead_steps")),
-        table(report, "phase", report.phases, look="data fixed", depth=_deep(report)),
+        table(report, "phase", report.phases, scale=unit, look="data fixed", depth=_deep(report)),
     ]
     for one in report.phases:
         if any(side.run_means_ns for _, side in _sides(one)):
@@ -325,8 +326,9 @@ def _strata(report: Report) -> Section | None:
     return _section("strata", parts, gist=gist)
 
 
-def phases(report: Result, lines: Sequence[phase_table.PhaseLine]) -> Table:
+def phases(report: Result) -> Table:
     """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean; of sides that are not comparable their times alone."""
+    lines = phase_table.lines(report)
     made = table(report, "phases", lines, scale=words.page_unit(report), look="data cards", depth=2)
     change = next(at for at, head in enumerate(made.heads) if head.part == "change")
     listed = []
@@ -355,7 +357,7 @@ _PHASE_LOOKS = {"Verdict": "judged", **dict.fromkeys(("Of step time", "Steps", "
 
 def phases_in_text(report: Result) -> Table:
     """The same for text formats."""
-    return replace(without(phases(report, phase_table.main(report)), "page"), caption="")
+    return replace(without(phases(report), "page"), caption="")
 
 
 # Kernels
@@ -804,7 +806,7 @@ _WORDS = (
     _STEP,
     ("run", "One capture. Runs are what repeats: intervals and p are over runs where a side has more than one."),
     ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
-    ("typical step", "The mean of the middle half of a phase's steps, by their length."),
+    ("typical step", "The mean of the middle half of a phase's steps, by their length, without those with first uses of kernels."),
     ("mean step", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
     ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
     ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),

@@ -149,21 +149,28 @@ def build(result: Result) -> Waterfall:
 
 
 def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
-    """The rows, without calling noise what mostly belongs to a cause of the first sentence that is more: a cause is tested as one."""
+    """The rows, without calling noise what mostly belongs to a cause of the first sentence that is more: a cause is tested as one.
+
+    Idle time that is more than noise only as the sum of its places is said to be so: no cause is.
+    """
     spoken = {one.finding for one in result.observed.parts}
     held: defaultdict[str, float] = defaultdict(float)
+    named: set[str] = set()
     for cause in result.findings:
-        if cause.rank in spoken and cause.level != NOISE:
-            parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
-            for part in parts:
-                held[part.cause] += part.delta_ns
-    large = _large(bars)
-    return [
-        replace(bar, level="likely")
-        if bar.level == NOISE and abs(bar.delta_ns) > large and held[bar.key] / bar.delta_ns > MOSTLY
-        else bar
-        for bar in bars
-    ]
+        parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
+        if cause.level != NOISE:
+            named.update(part.cause for part in parts)
+        for part in parts if cause.rank in spoken and cause.level != NOISE else ():
+            held[part.cause] += part.delta_ns
+    judged = causes.IDLE if result.verdict != "not_comparable" else ()
+    large, found = _large(bars), []
+    for bar in bars:
+        if bar.level == NOISE and abs(bar.delta_ns) > large and held[bar.key] / bar.delta_ns > MOSTLY:
+            bar = replace(bar, level="likely")
+        elif bar.level not in (None, NOISE) and bar.key in judged and bar.key not in named:
+            bar = replace(bar, note=bar.note or say("fall_spread"))
+        found.append(bar)
+    return found
 
 
 def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:

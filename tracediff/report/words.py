@@ -24,7 +24,7 @@ from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds
 from tracediff.report.grammar import say
-from tracediff.stats.rules import NEARLY
+from tracediff.stats.rules import MOSTLY, NEARLY
 from tracediff.trace.threads import OUTSIDE
 
 
@@ -305,9 +305,18 @@ def steps_note(result: Result) -> str:
     if unit(result) != "step":
         return say("note_of_captures", runs=runs)
     steps = units.pair(step.steps.baseline, step.steps.candidate)
-    slots = {"typical": say("typical_is"), "runs": runs, "steps": steps}
+    slots = {"typical": typical(result), "runs": runs, "steps": steps}
     many = len(result.ranks)
     return say("note_of_rank_steps", ranks=f"{many}", **slots) if many > 1 else say("note_of_steps", **slots)
+
+
+def typical(result: Result) -> str:
+    """What a typical step is; of phases that are mostly first uses, how few steps have one."""
+    text = say("typical_is")
+    for one in result.phases:
+        if one.typical and one.start_share >= MOSTLY:
+            text = say("typical_few", typical=text, phase=one.phase, share=units.share(one.start_share))
+    return text
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
@@ -442,7 +451,7 @@ def explains(finding: Finding, result: Result) -> str:
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
     """`+97.1 ± 2.3 us per generation step`."""
-    per = per_step(finding.where.phase or "", finding.part, unit, apart=_apart(finding))
+    per = per_step_of(finding, unit)
     if finding.ci_low_ns == finding.ci_high_ns:  # measured, without a test
         return f"{scale.delta(finding.delta_ns)} {per}"
     return f"{scale.interval(finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns)} {scale.unit} {per}"
@@ -453,8 +462,7 @@ def brief_size(finding: Finding, result: Result) -> str:
     ends = (finding.ci_low_ns, finding.ci_high_ns)
     prose = brief_unit(finding, result)
     size = prose.delta(finding.delta_ns) if ends[0] == ends[1] else prose.interval(finding.delta_ns, *ends)
-    step = per_step(finding.where.phase or "", finding.part, unit(result), apart=_apart(finding))
-    return f"{size} {step}"
+    return f"{size} {per_step_of(finding, unit(result))}"
 
 
 def brief_unit(finding: Finding, result: Result) -> units.Spoken:
@@ -467,6 +475,13 @@ def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bo
     """`per generation step`, `per mean generation step` of the mean, `per step` where steps have no phase. apart: the typical step is called so."""
     which = ["mean"] if part != "typical" else ["typical"] * apart
     return " ".join(["per", *which, units.step(phase, unit)])
+
+
+def per_step_of(finding: Finding, unit: str = "step") -> str:
+    """Per which step the size of a cause is; a different mix is one of all steps."""
+    if finding.cause == "batch_mix":
+        return say("in_all_steps")
+    return per_step(finding.where.phase or "", finding.part, unit, apart=_apart(finding))
 
 
 def _apart(finding: Finding) -> bool:
@@ -498,7 +513,11 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
     if rest:
         others = math.fsum(ns for _, ns in rest)
-        written.append(PartRow(f"{len(rest)} more", scale.delta(others), all(row[0][1] for row in rest)))
+        written.append(
+            PartRow(
+                units.counted(len(rest), "other kind"), scale.delta(others), all(row[0][1] for row in rest)
+            )
+        )
     return written
 
 

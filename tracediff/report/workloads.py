@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tracediff.model import Result, Stratum
 from tracediff.model.causes import SURELY
 from tracediff.model.show import Show
-from tracediff.report import units
+from tracediff.report import units, words
 from tracediff.report.amounts import NAMED
 from tracediff.report.causes import run_name
 from tracediff.report.grammar import say
@@ -146,7 +146,7 @@ def _share(stratum: Stratum, side: str) -> float:
 def mix_note(result: Result) -> str:
     """The means as recorded, and what their difference is made of; empty where they read as the means at equal work."""
     mix, step = result.mix, result.step
-    prose = units.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
+    prose, page = units.both(mix.baseline_raw_ns, mix.candidate_raw_ns), words.page_unit(result)
     shown = [(mix.baseline_raw_ns, step.baseline_ns), (mix.candidate_raw_ns, step.candidate_ns)]
     if all(prose.size(raw) == prose.size(equal) for raw, equal in shown):
         return ""
@@ -156,15 +156,15 @@ def mix_note(result: Result) -> str:
         "raw_left": mix.not_compared_ns,
     }
     said = [
-        say(pattern, size=prose.delta(value))
+        say(pattern, size=page.delta(value))
         for pattern, value in parts.items()
         if prose.size(mix.baseline_raw_ns + value) != prose.size(mix.baseline_raw_ns)
     ]
     if not said:
         return ""
-    both = prose.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
-    change = prose.delta(mix.candidate_raw_ns - mix.baseline_raw_ns)
-    equal = prose.delta(mix.speed_ns)
+    both = page.both(mix.baseline_raw_ns, mix.candidate_raw_ns)
+    change = page.delta(mix.candidate_raw_ns - mix.baseline_raw_ns)
+    equal = page.delta(mix.speed_ns)
     return say("raw_means", both=both, change=change, equal=equal, parts=", ".join(said))
 
 

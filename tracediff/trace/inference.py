@@ -933,7 +933,7 @@ def _note(
         level = _level(one, names)
         parts.append(
             (f"process {process.pid}: " if len(found) > 1 else "")
-            + f"{len(one.steps) - 1} steps of about {level.launches} launches, each from where {BEGINS[level.event]}"
+            + f"{len(one.steps) - 1} steps of about {level.launches} launching calls, each from where {BEGINS[level.event]}"
             + (f" ({level.producer})" if level.producer else "")
             + f" (confidence {one.confidence:.2f})"
         )
