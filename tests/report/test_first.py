@@ -317,7 +317,7 @@ def test_the_kind_without_a_name_is_the_most_common_where_others_have_one() -> N
     assert headline(one).what == (
         "Slower with pr: step of the most common kind 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
     )
-    rows = [row.name for row in phase_table.main(one)]
+    rows = [row.name for row in phase_table.lines(one)]
     assert rows[0] == "most common, typical" and "step-with-topk, typical" in rows
     alone = result("regressed", observed, phases=phases[:1])
     assert headline(alone).what == "Slower with pr: step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
