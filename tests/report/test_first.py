@@ -321,7 +321,7 @@ def test_the_kind_without_a_name_is_the_most_common_where_others_have_one() -> N
     assert rows[0] == "most common, typical" and "step-with-topk, typical" in rows
     alone = result("regressed", observed, phases=phases[:1])
     assert headline(alone).what == "Slower with pr: step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
-    assert phase_table.main(alone)[0].name == "typical step"
+    assert phase_table.lines(alone)[0].name == "typical step"
 
 
 def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:
