@@ -129,11 +129,16 @@ def test_a_report_beside_its_export_is_the_same_run(export, tmp_path):
                 "run2.sqlite": ["run2-rank_0.sqlite", "run2-rank_1.sqlite"],
             },
         ),
-        (["RANK0.sqlite", "RANK1.sqlite"], {".sqlite": ["RANK0.sqlite", "RANK1.sqlite"]}),
     ],
 )
 def test_files_that_differ_in_their_rank_are_one_run(names, expected, tmp_path):
     assert runs(resolve(str(touch(tmp_path, *names)))) == expected
+
+
+def test_a_run_whose_files_are_called_by_their_ranks_alone_bears_the_name_of_its_folder(tmp_path):
+    names = ["RANK0.sqlite", "RANK1.sqlite"]
+    (tmp_path / "tp2").mkdir()
+    assert runs(resolve(str(touch(tmp_path / "tp2", *names)))) == {"tp2": names}
 
 
 def test_a_folder_of_folders(tmp_path):

@@ -13,6 +13,7 @@ from tests.report import sample
 from tests.report.test_show import shown
 from tests.steps.test_timelines import result_of
 from tracediff.model import Result
+from tracediff.model.common import OddRun
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
 from tracediff.report import palette, pictures
 from tracediff.report.escape import neutral
@@ -251,6 +252,20 @@ def test_a_strip_shows_every_run():
     assert len(places) == 290 and min(places) >= 150 and max(places) <= 590
 
 
+def test_a_run_is_called_by_its_file_and_says_that_it_is_left_out():
+    result = sample.full()
+    odd = OddRun("candidate", "pr_r3.sqlite", 9e4, "host_work", 8e4, left_out=True)
+    phases = [msgspec.structs.replace(result.phases[1], odd_runs=[odd])]
+    found = runs.runs_of(msgspec.structs.replace(result, phases=phases), result.phases[1])
+    assert [one.label for one in found][4:9] == ["main_r4", "pr_r0", "pr_r1", "pr_r2", "pr_r3, left out"]
+
+
+def test_labels_that_would_touch_give_way_evenly():
+    labels = {0.0: "0", 2000.0: "2,000", 4000.0: "4,000"}
+    assert list(style.apart(labels, 0.1)) == [0.0, 2000.0, 4000.0]  # 200 px from mark to mark
+    assert list(style.apart(labels, 0.018)) == [0.0, 4000.0]  # 36 px, where two of them are 42 wide each
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_files_are_pictures_without_anything_to_load(pair):
     files = pictures.files(result_of(pair))
@@ -290,7 +305,8 @@ def test_settings_of_the_user_change_nothing_and_ours_stay_ours():
 def test_colours_are_told_apart_by_their_values():
     """A page takes the colours of a picture back to the variables of the palette."""
     assert len(set(palette.LIGHT.values())) == len(palette.LIGHT)
-    assert all(re.fullmatch("#[0-9a-f]{6}", one) for one in palette.LIGHT.values())
+    colours = {name: one for name, one in palette.LIGHT.items() if name != "--pale"}
+    assert all(re.fullmatch("#[0-9a-f]{6}", one) for one in colours.values())
     page = pictures.for_page(result_of("graph, gc"))
     assert not [one.name for one in page.values() if re.search("#[0-9a-f]{6}", one.svg)]
 

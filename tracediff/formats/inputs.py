@@ -221,7 +221,10 @@ def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
     if not exports and _ranks_of_one_run(list(groups.values())):
         return [one_run(folder.resolve().name, files)]
     return [
-        one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
+        one_run(
+            name if stem(Path(name)) else folder.resolve().name,
+            sorted(paths, key=lambda path: (_rank_number(path), path.name)),
+        )
         for name, paths in sorted(_windows_joined(groups).items())
     ]
 

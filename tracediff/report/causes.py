@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
+from tracediff.formats.unpack import stem
 from tracediff.kernels.names import GROUPS, category
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
@@ -78,7 +80,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("gil_wait", "GIL wait", "GIL wait", _HOST, "#a04b77", "#bd6892",
                    "The launching thread was waiting for the GIL.",
                    "move the work of {holder} to another process, or release the GIL there"),
-        CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#8b4a6a",
+        CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#955072",
                    "The launching thread was doing anything else, named by its innermost range.",
                    "profile the host code {place} (for Python: py-spy), or add NVTX ranges there"),
         CauseWords("unattributed", "unattributed", "unattributed", "unknown", "#858c96", "#7c848f",
@@ -421,10 +423,8 @@ def _where(one: IdleCause | StepPlace) -> Where:
 
 
 def run_name(name: str) -> str:
-    """A run as sentences name it: its file without the ending."""
-    for ending in (".xz", ".zst", ".gz"):
-        name = name.removesuffix(ending)
-    return name.removesuffix(".sqlite").removesuffix(".nsys-rep")
+    """A run as sentences and pictures name it: its file without the ending."""
+    return stem(Path(name))
 
 
 def _numbers(finding: Finding) -> str:

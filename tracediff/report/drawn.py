@@ -23,6 +23,7 @@ from tracediff.report.blocks import (
     Strong,
     lead,
 )
+from tracediff.report.causes import run_name
 from tracediff.report.escape import shorten
 from tracediff.report.fields import Category
 from tracediff.report.grammar import say
@@ -147,7 +148,7 @@ def _head(side: str, step: TimelineStep | None, scale: units.Scale, *, two: bool
     name: list[Span] = [Strong(side), " "] if two else []
     if not step:
         return [*name, say("no_such_step")]
-    which = [shorten(step.run, 40)] + ([] if step.number is None else [f"step {step.number}"])
+    which = [shorten(run_name(step.run), 40)] + ([] if step.number is None else [f"step {step.number}"])
     return [*name, Cell(scale.time(step.period_ns), small=", ".join(which))]
 
 

@@ -30,6 +30,7 @@ from tracediff.report.blocks import (
     facts,
     grid,
 )
+from tracediff.report.causes import run_name
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
@@ -251,7 +252,7 @@ def _crop(one: Finding, result: Result) -> Lanes:
 def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
     step = [] if of.number is None else [f"step {of.number}"]
     rank = [f"rank {of.rank}"] * ranks
-    said: list[Span] = [Strong(side), " " + ", ".join([shorten(of.run, 40), *step, *rank])]
+    said: list[Span] = [Strong(side), " " + ", ".join([shorten(run_name(of.run), 40), *step, *rank])]
     if not of.lengths:
         return [*said, say("crop_none")]
     return [*said, say("crop_marked"), Cell(units.scale_for(of.lengths).time(max(of.lengths)), tone="slower")]

@@ -1,4 +1,4 @@
-"""The one colour that each category has everywhere, and the inks of figures and pages."""
+"""The one colour that each category has everywhere, the inks of figures and pages, and how faint is what gives way."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _COLOURS: dict[str, tuple[str, str]] = {
     "--bits-16": ("#3f78b5", "#6aa5e6"),
     "--bits-8": ("#2a9d8f", "#52c4b5"),
     "--bits-4": ("#b98d14", "#e0bb4e"),
+    "--pale": ("0.55", "0.7"),  # opacity; on a dark ground half of a colour is hard to see
     "--reformat": ("#b8487a", "#e889ad"),
 }
 LIGHT: dict[str, str] = {name: light for name, (light, _) in _COLOURS.items()}

@@ -19,7 +19,6 @@ from tracediff.report.escape import shorten
 from tracediff.report.pictures.style import (
     FAINT,
     LINE,
-    PALE,
     ROW,
     Change,
     Layout,
@@ -36,6 +35,7 @@ from tracediff.trace.threads import OUTSIDE
 TITLE = "Causes of the step time"
 STEPS = ("step", "typical")  # kinds of the root
 _WORDS = {"busy": "GPU busy", "idle": "GPU idle", "gemm": "GEMM", "moe": "MoE"}
+_LARGEST = 0.5  # opacity of the largest change: letters lie on it
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -158,8 +158,8 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     y = _list(out, ink, y)
     if two:
         colours = (
-            ("--slower", PALE, "slower"),
-            ("--faster", PALE, "faster"),
+            ("--slower", _LARGEST, "slower"),
+            ("--faster", _LARGEST, "faster"),
             ("--rule", 1.0, "unchanged"),
         )
         x, y = out.legend(((*one, False) for one in colours), 0, y)
@@ -265,7 +265,7 @@ def tint(node: CauseNode, most: float) -> tuple[str, float]:
     if not most or abs(node.delta_ns) < SURELY * most:
         return "--rule", 1.0
     part = math.sqrt(min(abs(node.delta_ns) / most, 1.0))
-    opacity = FAINT + (PALE - FAINT) * part
+    opacity = FAINT + (_LARGEST - FAINT) * part
     return "--slower" if node.delta_ns > 0 else "--faster", opacity / (
         2 if node.level == "within_noise" else 1
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracediff.report import palette, units
-from tracediff.report.pictures.style import PALE, ROW, SIZE, Layout, Sheet, colour, label, marks, tick
+from tracediff.report.pictures.style import PALE, ROW, SIZE, Layout, Sheet, apart, colour, label, marks, tick
 from tracediff.report.waterfall import NOISE, OTHERS, Bar, Waterfall
 
 TITLE = "Step-time waterfall"
@@ -22,7 +22,8 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     out.description, out.height = describe(waterfall), bottom + 26
     axes = out.axes(left, ROW / 2, percent - figures - 6, bottom)
     axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
-    label(axes.xaxis, {at: tick(at, scale) for at in marks(low, high, 2 if layout.narrow else 5)})
+    texts = {at: tick(at, scale) for at in dict.fromkeys([low, *marks(low, high, 2 if layout.narrow else 5)])}
+    label(axes.xaxis, apart(texts, (percent - figures - 6 - left) / (high - low)))
     starts, ends = ([max(ns, low) for ns in one] for one in zip(*((bar.start_ns, bar.end_ns) for bar in rows), strict=True))  # fmt: skip
     least = 1.2 * (high - low) / (percent - figures - 6 - left)  # a line for what is too small to see
     axes.barh(

@@ -11,10 +11,23 @@ import msgspec
 from tracediff.model import Finding, PhaseTimes, Result
 from tracediff.model.show import Show
 from tracediff.report.amounts import PAGE
+from tracediff.report.causes import run_name
 from tracediff.report.escape import shorten
-from tracediff.report.pictures.style import DOTS, FAINT, LINE, PALE, Later, Layout, Sheet, colour, time_axis
+from tracediff.report.pictures.style import (
+    DOTS,
+    FAINT,
+    LINE,
+    PALE,
+    Later,
+    Layout,
+    Sheet,
+    colour,
+    measured,
+    time_axis,
+)
 from tracediff.stats.rules import ENOUGH
 
+_LABEL = 28  # letters of a run
 _PHASE, _CAUSE = Layout("strip", 590.0), Layout("strip", 340.0)
 
 
@@ -36,7 +49,7 @@ def phase_strip(result: Result | Show, phase: PhaseTimes) -> tuple[Later, int]:
     ]
     left_out = sum(len(one.values) for one in runs) - sum(len(one.values) for one in shown)
     title = f"Step times of every run, phase {phase.phase}"
-    return Later(lambda layout: draw(title, shown, layout, 150.0), _PHASE), left_out
+    return Later(lambda layout: draw(title, shown, layout), _PHASE), left_out
 
 
 def runs_of(result: Result | Show, phase: PhaseTimes) -> list[Run]:
@@ -62,18 +75,20 @@ def run_strip(finding: Finding) -> Later | None:
         return None
     runs = [Run("baseline", "baseline", None, before), Run("candidate", "candidate", None, after)]
     title = f"Every run of finding {finding.rank}"
-    return Later(lambda layout: draw(title, runs, layout, 62.0), _CAUSE)
+    return Later(lambda layout: draw(title, runs, layout), _CAUSE)
 
 
-def draw(title: str, runs: Sequence[Run], layout: Layout, left: float) -> Sheet:
+def draw(title: str, runs: Sequence[Run], layout: Layout) -> Sheet:
     """Plot values on one axis, of many with the middle half of each run as a box."""
     out = Sheet(layout, title)
+    labels = [shorten(one.label, _LABEL) for one in runs]
+    left = 8 + max(map(measured, labels))
     everything = [ns for one in runs for ns in (*one.values, *([one.mean] if one.mean else []))]
     places, y, last = [], 4 + LINE / 2, runs[0].side
-    for one in runs:
+    for one, text in zip(runs, labels, strict=True):
         y += 6 * (one.side != last)
         places.append(y)
-        out.write(left - 8, y, shorten(one.label, 24), "right", "--muted")
+        out.write(left - 8, y, text, "right", "--muted")
         y, last = y + LINE, one.side
     bottom = y - LINE / 2
     out.height = bottom + 18
@@ -110,4 +125,8 @@ def _beside(number: int, run: Run) -> float:
 
 def _label(result: Result | Show, side: str, run: int) -> str:
     runs = result.input.runs if isinstance(result, Show) else getattr(result.inputs, side).runs
-    return runs[run].name if run < len(runs) else f"run {run + 1}"
+    if run >= len(runs):
+        return f"run {run + 1}"
+    odd = [one for phase in result.phases for one in getattr(phase, "odd_runs", ()) if one.side == side]
+    name = runs[run].name
+    return run_name(name) + ", left out" * any(one.run == name and one.left_out for one in odd)

@@ -36,6 +36,7 @@ from tracediff.report.pictures.style import (
 
 TITLE = "Every step in order"
 _HIGH, _MARK = PLOT / 2, ROW / 2  # of a side; of what shows that a step has a timeline
+_WIDEST = 3 * ROW  # of a step
 
 
 class Heights(msgspec.Struct, frozen=True):
@@ -56,8 +57,8 @@ def heights(columns: Sequence[StripColumn]) -> Heights:
     """One scale for both sides: from zero, or logarithmic where steps differ much."""
     low, high = max(min(one.median_ns for one in columns), 1), max(one.ns for one in columns)
     if high <= LOG_FROM * low:
-        return Heights(0.0, high * 1.04)
-    return Heights(low / 2.5, high * 1.1, log=True)
+        return Heights(0.0, high)
+    return Heights(low / 2.5, high, log=True)
 
 
 def named(report: Result | Show) -> str:
@@ -102,7 +103,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     scale = units.scale_for([of_ns.high])
     runs = [len({one.run for one in columns}) for _, columns in sides]
     longest = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
-    places = max(longest, (layout.width - AXIS) / ROW)
+    places = max(longest, (layout.width - AXIS) / _WIDEST)
     unit = words.unit(report) if isinstance(report, Result) else "step"
     out = Sheet(layout, TITLE)
     y, marked = 0.0, False
@@ -158,9 +159,13 @@ def _draw_side(
     axes = out.axes(AXIS, top, out.layout.width, bottom + _MARK)
     axes.set(xlim=(0, places), ylim=(-_MARK / _HIGH, 1))
     found = marks(of_ns.low, of_ns.high, 6 if of_ns.log else 4, log=of_ns.log)
-    label(
-        axes.yaxis, {of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}" for ns in found if of_ns.at(ns) > 0.02}
-    )
+    texts = {1.0: units.spoken(of_ns.high)}
+    texts |= {
+        of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}"
+        for ns in found
+        if 0.02 < of_ns.at(ns) < 1 - LINE / _HIGH
+    }
+    label(axes.yaxis, texts)
     px = places / (out.layout.width - AXIS)  # in places
     left = lefts(columns)
     layers = _layers(strip, columns, of_ns)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -37,7 +38,7 @@ ROW = 22.0  # of a bar, a cell, a heading
 AXIS = 72.0  # room for the figures of an axis
 PLOT = 144.0  # height of a plot
 DOTS = 150  # of a plot, a curve, a row: more of them cannot be told apart
-PALE = 0.5  # opacity of what gives way to others, or may be noise
+PALE = float(palette.LIGHT["--pale"])  # opacity of what gives way to others, or may be noise
 FAINT = 0.15  # opacity of what lies under lines and letters
 LOG_FROM = 10.0  # a range wider than this factor gets a logarithmic axis
 SOLID: Literal["-"] = "-"
@@ -187,7 +188,7 @@ class Sheet:
         """Write colour, opacity, word, and whether it is the first among them, beside each other; return where the last one ends."""
         left = x
         for ink, opacity, word, bold in entries:
-            width = 30 + letter("bold" if bold else "normal") * len(word)
+            width = 30 + measured(word, "bold" if bold else "normal")
             if x + width > self.layout.width + 12:
                 x, y = left, y + LINE + 2
             self.box(x, y + 3, 12, 12, ink, opacity)
@@ -373,7 +374,8 @@ def mixed(name: str, part: float, other: str) -> str:
         return colour(name)
     both = [[int(colour(one)[at : at + 2], 16) for at in (1, 3, 5)] for one in (name, other)]
     found = "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in zip(*both, strict=True))
-    _VARIABLE.setdefault(found, f"color-mix(in srgb,var({name}) {100 * part:g}%,var({other}))")
+    share = "calc(100%*var(--pale))" if part == PALE else f"{100 * part:g}%"
+    _VARIABLE.setdefault(found, f"color-mix(in srgb,var({name}) {share},var({other}))")
     return found
 
 
@@ -411,6 +413,17 @@ def tick(ns: float, scale: units.Scale) -> str:
     return f"{ns / scale.factor:,.6g}"
 
 
+def apart(texts: Mapping[float, str], px: float) -> dict[float, str]:
+    """The labels of an axis, of which every second, third, ... is kept where they would touch. `px`: of 1."""
+    places = list(texts)
+    for every in range(1, len(places) + 1):
+        kept = places[::every]
+        wide = [measured(texts[at]) / 2 + 3 for at in kept]
+        if all(px * (b - a) > c + d for (a, b), (c, d) in zip(pairwise(kept), pairwise(wide), strict=True)):
+            break
+    return {at: texts[at] for at in kept}
+
+
 def label(axis: Axis, texts: Mapping[float, str]) -> None:
     """Rule an axis at these values and name them."""
     axis.set_visible(True)
@@ -428,15 +441,24 @@ def span(values: Sequence[float]) -> tuple[float, float, bool]:
 
 
 def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
-    """Make x an axis of times that holds all values; its unit stands at the last mark, of a log axis at the first. `width`: of the axes, px."""
+    """Make x an axis of times that holds all values; its unit stands at the last mark, of a log axis at the first. `width`: of the axes, px.
+
+    One that is cut begins at a mark, with two strokes across its foot.
+    """
     low, high, log = span(values)
     if log:
         axes.set_xscale("log")
         axes.xaxis.minorticks_off()
-    axes.set_xlim(low, high)
     scale = units.scale_for(values)
     most = int(width / (3 * LINE))
     found = marks(low, high, max(most, 2) if log else min(5, most), log=log)
+    if not log and low > 0 and len(found) > 1:
+        low = max(2 * found[0] - found[1], 0.0) if found[0] > low else low
+        found = list(dict.fromkeys([low, *found]))
+        if low > 0:
+            for x in (2 / width, 7 / width):
+                axes.plot([x, x + 4 / width], [-0.05, 0.05], color=colour("--muted"), linewidth=1.4, transform=axes.transAxes, clip_on=False)  # fmt: skip
+    axes.set_xlim(low, high)
     unit = f" {scale.unit}" + ", log" * log
     label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[0 if log else -1]) for at in found})
 
@@ -452,18 +474,18 @@ def typeset(text: str) -> str:
 
 def room(width: float) -> int:
     """How many letters fit into a width."""
-    return max(int((width - 6) / letter()), 0)
+    return max(int((width - 6) / measured(ascii_lowercase) * len(ascii_lowercase)), 0)
 
 
 @cache
-def letter(weight: str = "normal") -> float:
-    """Mean width of a letter, px, of the font that pictures are laid out with; those of a page are narrower."""
+def measured(text: str, weight: str = "normal") -> float:
+    """Width of a text, px, in the font that pictures are laid out with; those of a page are narrower."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family="DejaVu Sans", weight=weight, size=SIZE)
-    width, *_ = text_to_path.get_text_width_height_descent(ascii_lowercase, font, ismath=False)
-    return float(width) / len(ascii_lowercase)
+    width, *_ = text_to_path.get_text_width_height_descent(typeset(text), font, ismath=False)
+    return float(width)
 
 
 def fitting(text: str, width: float, least: int = 7) -> str:
