@@ -4,7 +4,7 @@
   if (!source) return;
   const data = JSON.parse(source.textContent);
   const HEIGHTS = { gpu: 18, idle: 13, api: 11, range: 13, gil: 10, holders: 10, gc: 13 };
-  const HEAD = 20, GAP = 3, BETWEEN = 12, FOOT = 22, CROP = 15;
+  const HEAD = 20, GAP = 3, BETWEEN = 12, FOOT = 22, CROP = 15, PALE = 0.42;
   const NEAREST = 64; // times that a figure can be magnified
   const UNIT = 10; // ns of a number
   const LONGEST = 20; // events in the table
@@ -64,6 +64,8 @@
     while (letters > 2 && context.measureText(`${text.slice(0, letters)}\u2026`).width > width) letters -= 1;
     return letters > 2 ? `${text.slice(0, letters)}\u2026` : "";
   };
+  // In a crop names are written on the events
+  const strength = (figure, group) => (figure.anchor !== undefined && group !== "range" ? PALE : 1);
   // What of the axis is not in a side's step
   const beyond = (figure, side) => {
     const parts = figure.anchor === undefined ? [[side.period, figure.length]] : [[0, side.from], [side.to, figure.length]];
@@ -133,7 +135,7 @@
         let x = at(event.begin, side), wide = Math.max(event.covered * px, thin);
         if (event.count > 1) { x = Math.max(x, reach); reach = x + wide; }
         if (x + wide < 0 || x > width) continue;
-        context.globalAlpha = crop && event.group !== "range" ? 0.42 : 1;
+        context.globalAlpha = strength(figure, event.group);
         context.fillStyle = ink.groups[event.group];
         context.fillRect(x, y, wide, high);
         context.globalAlpha = 1;
@@ -205,7 +207,14 @@
     list.setAttribute("aria-hidden", "true");
     for (const side of figure.sides) {
       if (names) list.append(Object.assign(element("span", "head", side.side), { style: `top:${side.top}px` }));
-      for (const lane of side.lanes) list.append(Object.assign(element("span", "", lane.name), { title: lane.name, style: `top:${lane.y + lane.height / 2}px` }));
+      let above = "";
+      for (const lane of side.lanes) {
+        const [what, ...rest] = lane.name.split(", "), name = Object.assign(element("span"), { title: lane.name, style: `top:${lane.y + lane.height / 2}px` });
+        if (rest.length && what === above) name.append(element("i", "", `${what}, `), rest.join(", "));
+        else name.append(what, element("i", "", ["", ...rest].join(", "))); // <i>: where there is little room it falls away
+        above = what;
+        list.append(name);
+      }
     }
     figure.canvas = element("canvas");
     figure.plot = element("div", "tl-plot");
@@ -216,10 +225,10 @@
     const legend = element("ul", "tl-legend");
     const there = new Set(figure.lanes.flatMap((lane) => lane.events.map((one) => one.group)));
     const hatch = figure.sides.some((side) => beyond(figure, side).length);
-    const used = Object.keys(data.groups).filter((one) => there.has(one)).map((key) => data.groups[key]);
-    for (const [name, ink] of hatch ? [...used, data.beyond] : used) {
+    const used = Object.keys(data.groups).filter((one) => there.has(one)).map((key) => [...data.groups[key], strength(figure, key)]);
+    for (const [name, ink, opacity] of hatch ? [...used, [...data.beyond, 1]] : used) {
       const entry = element("li", "", name);
-      entry.prepend(Object.assign(element("i", "sw"), { style: `background:var(${ink})` }));
+      entry.prepend(Object.assign(element("i", "sw"), { style: `background:var(${ink});opacity:${opacity}` }));
       legend.append(entry);
     }
     host.replaceChildren(box, legend);

@@ -11,7 +11,7 @@ from tracediff.kernels.names import short
 from tracediff.model import Finding, FindingPart, Result
 from tracediff.model.causes import CAUSES
 from tracediff.model.pictures import CropSide
-from tracediff.report import fields, phrases, units, values, words
+from tracediff.report import fields, lanes, phrases, units, values, words
 from tracediff.report.amounts import NAMED, PAGE
 from tracediff.report.blocks import (
     Block,
@@ -246,16 +246,23 @@ def _crop(one: Finding, result: Result) -> Lanes:
         if of
     ]
     label = say("crop", rank=f"{one.rank}", aligned=aligned)
-    return Lanes("crop", str(one.rank), label, heads, say("crop_zero", aligned=aligned))
+    return Lanes(
+        "crop",
+        str(one.rank),
+        label,
+        heads,
+        say("crop_framed" if any(lanes.frames(crop)) else "crop_whole", aligned=aligned),
+    )
 
 
 def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
     step = [] if of.number is None else [f"step {of.number}"]
     rank = [f"rank {of.rank}"] * ranks
-    said: list[Span] = [Strong(side), " " + ", ".join([shorten(run_name(of.run), 40), *step, *rank])]
+    where = ", ".join(["", shorten(run_name(of.run), 40), *step, *rank])
     if not of.lengths:
-        return [*said, say("crop_none")]
-    return [*said, say("crop_marked"), Cell(units.scale_for(of.lengths).time(max(of.lengths)), tone="slower")]
+        return [Strong(side), say("crop_none") + where]
+    longest = units.scale_for(of.lengths).time(max(of.lengths))
+    return [Strong(side), say("crop_longest"), Cell(longest, tone="slower"), where]
 
 
 def _moments(one: Finding) -> Table:

@@ -22,11 +22,13 @@ from tracediff.model.show import Show
 from tracediff.report import names, palette, units
 from tracediff.report.amounts import NAME
 from tracediff.report.escape import shorten
+from tracediff.stats.rules import NEARLY
 from tracediff.steps.sample import merge_lane
 
 _UNIT = 10  # ns of a number
 _MOST_EVENTS = 5_000  # of a figure, beyond which it is drawn in so many cells of its axis
 _CELLS = 250
+_PX, _APART = 1_000, 3  # the width of a drawing, about; frames nearer than this touch
 _ORDER = ("gpu", "idle", "api", "range", "gil", "holders", "gc")
 GROUPS = {
     "gemm": ("GEMM", "--cat-compute"),
@@ -83,7 +85,7 @@ class _Page:
         given = [("baseline" if two else "step", timeline.baseline), ("candidate", timeline.candidate)]
         sides = [(side, step) for side, step in given if step is not None and step is not ABSENT]
         length = max(step.period_ns for _, step in sides)
-        lanes = [[_lane(one) for one in step.lanes] for _, step in sides]
+        lanes = _wide_enough([[_lane(one) for one in step.lanes] for _, step in sides], length)
         below = max(step.merged_below_ns for _, step in sides)
         if sum(len(one.start) for own in lanes for one in own) > _MOST_EVENTS:
             below = max(below, length // _CELLS)
@@ -100,7 +102,7 @@ class _Page:
     def crop(self, crop: Crop) -> dict[str, Any]:
         """Parts of a step of both sides, aligned, with marks where the cause is."""
         sides = [one for one in (crop.baseline, crop.candidate) if one is not None]
-        lanes = [[_lane(one) for one in side.lanes] for side in sides]
+        lanes = _wide_enough([[_lane(one) for one in side.lanes] for side in sides], crop.length_ns)
         return {
             **_axis(crop.length_ns),
             "anchor": crop.anchor_ns,
@@ -110,11 +112,11 @@ class _Page:
                     "lanes": self._lanes(
                         own, [*(others for others in lanes if others is not own)], gpu=False
                     ),
-                    "marks": list(zip(side.starts, side.lengths, strict=True)),
+                    "marks": marks,
                     "from": side.step_start_ns - side.start_ns,
                     "to": side.step_end_ns - side.start_ns,
                 }
-                for side, own in zip(sides, lanes, strict=True)
+                for side, own, marks in zip(sides, lanes, frames(crop), strict=True)
             ],
         }
 
@@ -151,6 +153,31 @@ class _Page:
         name, ink = GROUPS.get(key) or (palette.category(key).label, palette.variable(key))
         self.groups.setdefault(key, (name, ink))
         return self.events.setdefault((what, key, row), len(self.events))
+
+
+def frames(crop: Crop) -> list[list[tuple[int, int]]]:
+    """Start and length of the frames around a cause, by side: those that touch are one; none where they would hold nearly everything."""
+    sides = [one for one in (crop.baseline, crop.candidate) if one is not None]
+    found: list[list[tuple[int, int]]] = []
+    for side in sides:
+        joined: list[tuple[int, int]] = []
+        for start, length in sorted(zip(side.starts, side.lengths, strict=True)):
+            if joined and (start - sum(joined[-1])) * _PX < _APART * crop.length_ns:
+                first, before = joined.pop()
+                start, length = first, max(first + before, start + length) - first
+            joined.append((start, length))
+        found.append(joined)
+    framed = [sum(length for _, length in one) for one in found if one]
+    return [[] for _ in found] if min(framed, default=0) > NEARLY * crop.length_ns else found
+
+
+def _wide_enough(lanes: list[list[Lane]], length: int) -> list[list[Lane]]:
+    """The lanes of both sides without those of ranges of which none is a px wide on either."""
+    seen = {
+        one.name for own in lanes for one in own
+        if one.kind != "range" or int((one.end - one.start).max(initial=0)) * _PX >= length
+    }  # fmt: skip
+    return [[one for one in own if one.name in seen] for own in lanes]
 
 
 def _axis(length: int) -> dict[str, Any]:

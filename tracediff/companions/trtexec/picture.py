@@ -26,8 +26,8 @@ from tracediff.report.pictures.style import (
     box,
     cut,
     label,
-    letter,
     marks,
+    measured,
     tick,
     typeset,
 )
@@ -189,7 +189,7 @@ def draw(found: Sequence[Bars], layout: Layout) -> Sheet:
         y, sizes = high * number, typeset(_sizes(one, scale))
         middle = top + y + ROW / 2
         if layout.narrow:
-            out.write(0, middle, cut(one.name, "", _ROOM * layout.width - letter() * len(sizes)))
+            out.write(0, middle, cut(one.name, "", _ROOM * layout.width - measured(sizes)))
         else:
             out.write(left - 9, middle, cut(one.name, "", _ROOM * left), "right")
         out.write(layout.width, middle, sizes, "right", _tone(one))
