@@ -151,3 +151,24 @@ def test_launches_that_wait_for_their_kernels_are_a_difference_by_count(
     rows = [row for row in result.structure if row.kind == "blocking"]
     assert [(row.baseline, row.candidate) for row in rows] == found
     assert all((row.baseline_of, row.candidate_of) == (10, 10) for row in rows)
+
+
+def test_a_graph_whose_launch_outlasts_its_first_kernels_waits_for_none(tmp_path) -> None:
+    """Of a graph of ten kernels of 10 us, half end before its launch of 65 us returns: only a launch that outlasts all waits."""
+
+    def graphs(folder, call: int) -> Side:
+        folder.mkdir()
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(13):
+            now = number * 1_000_000
+            trace.range(1, label(number), now, now + 900_000)
+            trace.api(1, "cudaGraphLaunch", now, now + call, corr=number + 1)
+            for kernel in range(10):
+                at = now + 3_000 + 12_000 * kernel
+                trace.kernel(number + 1, at, at + 10_000, name="gemm", graph_node=kernel + 1)
+        return Side(folder.name, [Run(folder.name, [reduced(trace, folder)])])
+
+    base = graphs(tmp_path / "a", 3_000)
+    for name, call, found in (("b", 65_000, []), ("c", 130_000, [(0, 10)])):
+        result = compare(base, graphs(tmp_path / name, call))
+        assert [(row.baseline, row.candidate) for row in result.structure if row.kind == "blocking"] == found

@@ -448,6 +448,7 @@ def test_fisher_by_hand():
         ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128", "bf16"),
         ("ampere_fp16_s16816gemm_fp16_128x128", "fp16"),
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", ""),
         ("void f<c10::BFloat16, float>()", "bf16"),
         ("ampere_sgemm_128x64_tn", "fp32"),
         ("void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 1024>(int)", "bf16"),

@@ -6,7 +6,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 |-|-|-|-|-|-|
 | graph_kernels | | | | | kernels that CUDA graphs launched |
 | early | | | | | kernels that began before the op before them on their stream ended |
-| blocking | | | | | kernels that ended before the call that launched them returned |
+| blocking | | | | | kernels of calls that returned after all that they launched had ended |
 | launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
 | streams | | | | | streams on which an op started |
 | copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes |
@@ -75,7 +75,10 @@ def count_tables(
         is_kernel = kernel[unit.key[part]]
         found.append(_launched(period, place, is_kernel, first, spots))
         found.append(_streams(period, unit.stream[part], first))
-        blocking = picked(timeline.launches.end, unit.launch[part], np.iinfo(np.int64).max) >= unit.end[part]
+        # a graph's first kernels may end while its launch still goes on
+        launch, ended = unit.launch[part], np.zeros(len(timeline.launches.end) + 1, np.int64)
+        np.maximum.at(ended, launch, unit.end[part])
+        blocking = picked(timeline.launches.end, launch, -1) >= ended[launch]
         for kind, mine in (("early", _begins_early(unit)[part]), ("blocking", blocking)):
             found.append(_per_period(period[mine & is_kernel], first, kind))
         found.append(_copies(copies, unit, first))

@@ -67,8 +67,8 @@ _DTYPES = (
     # nvjet tells its inputs first, by letters of its own: q, t and h
     ("fp8", re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q")),
     ("bf16", re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?t")),
-    # cuDNN says wmma_f16 of bfloat16 as well
-    ("fp16", re.compile(r"(?<![a-z])(?<!wmma_)f16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
+    # cuDNN says wmma_f16 and wgmma_f16 of bfloat16 as well
+    ("fp16", re.compile(r"(?<![a-z])(?<!mma_)f16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
     ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
     ("tf32", re.compile(r"tf32")),
     ("fp64", re.compile(r"double|dgemm|f64")),
