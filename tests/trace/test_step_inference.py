@@ -59,6 +59,29 @@ def test_the_warning_says_what_repeats(tmp_path):
     )
 
 
+def test_memsets_that_come_and_go_with_shapes_are_no_other_order(tmp_path):
+    """In each step four of the twelve kernels, now these, now those, clear a workspace first: the order is that of the kernels."""
+    trace = TraceBuilder().process(100).thread(100, 1).device(0)
+    corr = 0
+    for step in range(12):
+        begin = 4000 * step
+        for index in range(12):
+            at = begin + 200 * index
+            if (index * 5 + step * 7) % 12 < 4:
+                corr += 1
+                trace.api(1, "cudaMemsetAsync", at - 90, at - 80, corr=corr).memset(corr, at - 60, at - 50)
+            corr += 1
+            trace.api(1, "cudaLaunchKernel", at, at + 20, corr=corr)
+            trace.kernel(corr, at + 50, at + 120, name=f"part {index}")
+        corr += 1
+        trace.api(1, "cudaMemcpyAsync", begin + 2600, begin + 2620, corr=corr)
+        trace.memcpy(corr, begin + 2640, begin + 2680, kind="DtoH", bytes=64)
+        trace.api(1, "cudaStreamSynchronize", begin + 2700, begin + 2900)
+    reduction = reduced(trace, tmp_path)
+    assert reduction.step_source == "inferred (confidence 1.00)"
+    assert reduction.periods.height == 11
+
+
 def test_a_synchronisation_without_a_result_may_be_that_of_a_layer(tmp_path):
     """Thirty ops repeat three parts, so it is taken for a step; the warning says on what ground."""
     trace = TraceBuilder().process(100).thread(100, 1).device(0)
