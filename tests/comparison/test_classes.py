@@ -183,6 +183,33 @@ def test_steps_that_only_one_side_tells_apart_are_one_class_on_both(tmp_path):
     ]
 
 
+def test_a_rank_that_does_more_is_compared_with_itself(tmp_path):
+    """Two ranks of 12 and 13 kernels are one class; where the second has 26, its steps are still those that had 13."""
+
+    def ranks(name: str, *kernels: int) -> Side:
+        parts = []
+        for rank, count in enumerate(kernels):
+            trace = TraceBuilder().process(100).device(0).thread(100, 1)
+            for step in range(12):
+                begin = step * 1000 * US
+                trace.range(1, f"step {step}", begin, begin + 900 * US)
+                for number in range(count):
+                    at, corr = begin + 20 * US * number, 100 * step + number + 1
+                    trace.api(1, "cudaLaunchKernel", at, at + 2 * US, corr=corr)
+                    kernel = "gemm" if number % 2 else "norm"
+                    trace.kernel(corr, at + 5 * US, at + 15 * US, name=kernel)
+            (tmp_path / f"{name}{rank}").mkdir()
+            parts.append(reduced(trace, tmp_path / f"{name}{rank}"))
+        return Side(name, [Run(name, parts)])
+
+    alike, more = ranks("a", 12, 13), ranks("b", 12, 26)
+    assert phases(alike) == phases(with_classes([alike, alike])[0]) == [{"step": 11}] * 2
+    one, other = with_classes([alike, more])
+    assert phases(one) == phases(other) == [{"step": 11}, {"step-of-20-launches": 11}]  # half way
+    found = compare(alike, more).structure
+    assert ("kernels", 13, 26) in [(row.kind, row.baseline, row.candidate) for row in found]
+
+
 def test_steps_whose_work_does_not_recur_are_irregular(tmp_path):
     # 39 and 40 launch kernels of their own; 39 would have been a prefill
     other = side(tmp_path, "odd", runs=1, odd=2)

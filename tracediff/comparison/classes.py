@@ -48,10 +48,11 @@ _LETTERS = 30  # of a kernel, in the name of a phase, which heads rows of tables
 
 
 class _Local(NamedTuple):
-    """A class of one export: side, the export, its phase there, its steps, and what one of them launches on average."""
+    """A class of one export: side, the export and its rank, its phase there, its steps, and what one of them launches on average."""
 
     side: int
     part: int
+    rank: int
     phase: str
     steps: int
     bag: dict[str, float]
@@ -88,7 +89,8 @@ def with_classes(sides: Sequence[Side]) -> list[Side]:
 def _classes_of_exports(sides: Sequence[Side]) -> list[_Local]:
     found = []
     for side_number, side in enumerate(sides):
-        for part_number, part in enumerate(side.parts):
+        ranks = [rank for run in side.runs for rank in range(len(run.parts))]
+        for part_number, (rank, part) in enumerate(zip(ranks, side.parts, strict=True)):
             phases = part.periods["phase"]
             mine = sorted(phase for phase in phases.unique() if is_class(phase))
             if not mine:
@@ -99,7 +101,7 @@ def _classes_of_exports(sides: Sequence[Side]) -> list[_Local]:
                 of_phase = content[(phases == phase).to_numpy()]
                 mean = bags[of_phase].mean(axis=0)
                 bag = {name: float(count) for name, count in zip(names, mean, strict=True) if count}
-                found.append(_Local(side_number, part_number, phase, len(of_phase), bag))
+                found.append(_Local(side_number, part_number, rank, phase, len(of_phase), bag))
     return found
 
 
@@ -114,7 +116,9 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
         mine = np.flatnonzero(side == one)
         klass[mine] = classes_of(bags[mine], steps[mine])
     if len(sides) == 2:
-        klass = _matched(side, klass, bags, steps)
+        klass = _of_stages(
+            side, np.array([one.rank for one in local]), _matched(side, klass, bags, steps), steps
+        )
     groups = _groups(klass, side, steps, share)
     regular = np.array(
         [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
@@ -215,6 +219,27 @@ def _matched(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
     other = np.where(other < 0, alone, other)
     found = klass.copy()
     found[side == 0], found[side == 1] = own[klass[side == 0]], other[klass[side == 1]]
+    return found
+
+
+def _of_stages(side: Ints, rank: Ints, klass: Ints, steps: Floats) -> Ints:
+    """Where some ranks of one side alone do what no other does, what they do most on the other side is its counterpart.
+
+    A stage of a pipeline that got more layers is compared with itself, though it was like the other stages.
+    """
+    most = [
+        {
+            int(one): int(np.bincount(klass[(side == at) & (rank == one)], weights=steps[(side == at) & (rank == one)]).argmax())
+            for one in np.unique(rank[side == at])
+        }
+        for at in (0, 1)
+    ]  # fmt: skip
+    found = klass.copy()
+    for at, mine in enumerate(most):
+        theirs = most[1 - at]
+        for one, now in mine.items():
+            if one in theirs and not (klass[side != at] == now).any() and theirs[one] in mine.values():
+                found[(side != at) & (rank == one) & (klass == theirs[one])] = now
     return found
 
 

@@ -811,7 +811,8 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        if (measured.frame.once or not np.isnan(one.q) or one.level == "exact")
+        # kernels that go with the shapes of the steps are not tested, but a step that surely changed is theirs to explain
+        if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact")
         and (_material(one) or describe.differs(one))
     ]
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
