@@ -128,3 +128,32 @@ def test_a_cause_names_the_function_that_grew_not_that_of_its_longest_piece(tmp_
     ))  # fmt: skip
     (found,) = [one for one in result.findings if one.cause == "launch_api"]
     assert (found.where.api, found.delta_ns) == ("cudaLaunchKernel", pytest.approx(40_000))
+
+
+def test_what_a_kernel_takes_each_is_of_the_step_that_the_cause_is_of(tmp_path):
+    """Generation steps have two launches of 20 us, of 30 in the candidate; those with a prompt two of 200 on both sides.
+
+    Over all steps a launch takes 110 us, then 115: the cause in generation steps is +20 us per step, 20 -> 30 us each.
+    """
+
+    def program(us: int) -> TraceBuilder:
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(60):
+            begin, of_context = now, number % 2
+            for at in range(2):
+                corr = 2 * number + at + 1
+                trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
+                done = now + 1_000 + 1_000 * (200 if of_context else us)
+                trace.kernel(corr, now + 1_000, done, name="gemm")
+                trace.api(1, "cudaStreamSynchronize", now + 1_000, done)
+                now = done
+            trace.range(1, label(number, ctx=of_context, gen=4), begin, now)
+        return trace
+
+    result = compare(*(
+        Side(name, [Run(f"{name}{run}", [reduced(program(us), tmp_path)]) for run in range(3)])
+        for name, us in (("baseline", 20), ("candidate", 30))
+    ))  # fmt: skip
+    found = next(one for one in result.findings if one.cause == "kernel_time")
+    assert (found.where.phase, found.delta_ns) == ("generation", pytest.approx(20_000))
+    assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))

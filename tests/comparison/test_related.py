@@ -19,6 +19,7 @@ from tracediff.comparison.findings import (
     of_one_range,
     of_related_kernels,
     related,
+    synchronising,
     united,
     with_consequences,
     with_counts_of_all,
@@ -27,6 +28,7 @@ from tracediff.comparison.findings import (
 from tracediff.comparison.places import judge
 from tracediff.model import (
     ApiRow,
+    CallFact,
     FindingFacts,
     FindingPart,
     Kernels,
@@ -530,6 +532,31 @@ def test_a_fused_library_call_is_one_cause_with_what_the_host_did_in_it(counts, 
             "launch_api": -78,
             "host_work": -800,
         }
+        # each kernel has its own launches, the cause those of the range: 600 + 0 -> 0 + 4 here, with others besides
+        own = [(part.count_baseline, part.count_candidate) for part in one.parts if not part.follows]
+        assert own == [(600, 0), (0, 4)] and with_counts_of_all(one).count == (600, 4)
+
+
+def test_the_launches_of_one_kernel_of_a_range_are_not_those_of_the_range() -> None:
+    """A range launches 9 kernels, then 40: 31 more of one that had one. Its row says 1 -> 32, the cause 9 -> 40."""
+    copy, work = places([2, 100], [64, 400])
+    row = kernels(copy, "direct_copy", (1, 32), cause="kernel_added", level="exact", differs=True)
+    (found,) = of_one_range([row, candidate(work, where=Where(range="pool"))], rows_of(9, 40, range="pool"))
+    assert (found.count, with_counts_of_all(found).count) == ((9, 40), (9, 40))
+    assert [(part.count_baseline, part.count_candidate) for part in found.parts] == [(1, 32), (None, None)]
+
+
+def test_synchronisations_that_are_a_cause_are_in_no_other_ones_title() -> None:
+    """33 calls of the range wait 180 us: alone they are in the title of its kernels, as a cause of their own they are not."""
+    copy, wait = places([2, 20], [64, 200])
+    launched = FindingFacts(launched=CallFact("kernels", 9, 40))
+    there = candidate(copy, "kernel_added", where=Where(range="pool"), facts=launched)
+    counted = candidate(wait, "host_sync", where=Where(range="pool"), facts=FindingFacts(counted_calls=True))
+    calls = [replace(rows_of(2, 33)[0], kind="synchronisations", name="cudaStreamSynchronize", range="")]
+    waits = {("generation", "pool"): 180 * US}
+    (alone,) = synchronising([there], calls, waits)
+    assert alone.facts.synchronised == CallFact("cudaStreamSynchronize", 2, 33)
+    assert synchronising([there, counted], calls, waits)[0].facts.synchronised is None
 
 
 @pytest.mark.parametrize(("after", "cause"), [(71, "kernel_added"), (29, "kernel_removed")])

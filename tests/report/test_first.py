@@ -1072,3 +1072,36 @@ def test_a_phase_of_first_uses_says_how_few_of_its_steps_are_typical() -> None:
     assert words.typical(result("inconclusive", seen(955, 1_015, 60), phases=found)) == (
         "typical: mean of the middle half by length; mixed: 77 % have first uses of kernels and are in the mean alone"
     )
+
+
+def test_copies_are_counted_as_their_cause_counts_them() -> None:
+    """Of 2 copies to the host one is to pageable memory: 31 more of these are 2 -> 33 copies, as the cause says."""
+    row = counted("copies", 1, 32, name="[memcpy DtoH]", memory="pageable")
+    one = finding("memcpy", 46.0, rank=2, level="exact", where={"kernels": m.Kernels(("[memcpy DtoH]",))})
+
+    def said(before: float, after: float) -> str:
+        evidence = msgspec.structs.replace(one.evidence, count_baseline=before, count_candidate=after)
+        cause = msgspec.structs.replace(one, evidence=evidence)
+        return headline(result("regressed", seen(1_000, 1_092, 8), cause, structure=[row])).counts
+
+    assert said(2, 33) == "By count: memcpy DtoH 2 -> 33 (+46.0 us)."
+    assert said(1, 32) == said(4, 30) == "By count: memcpy DtoH (pageable) 1 -> 32 (+46.0 us)."
+
+
+def test_launches_that_a_cause_counts_are_not_counted_again_among_all() -> None:
+    """Of 2,551 kernels 2,318 are those of the cause: 2,304 more of these are all that came. A range says where, and stays."""
+    kernels, evidence = (
+        m.Kernels(("gemm",)),
+        m.FindingEvidence("", [], count_baseline=2_318, count_candidate=4_622),
+    )
+    cause = msgspec.structs.replace(
+        finding("kernel_added", 92.0, where={"kernels": kernels}), evidence=evidence
+    )
+    rows = [counted("kernels", 2_551, 4_855), counted("kernels", 2_551, 4_856)]
+
+    def said(*rows: m.StructureRow) -> str:
+        return headline(result("regressed", seen(1_000, 1_092, 8, cause), cause, structure=list(rows))).counts
+
+    assert [said(one) for one in rows] == ["", "By count: 2,551 -> 4,856 kernels per step."]
+    there = msgspec.structs.replace(rows[0], range="forward")
+    assert said(there) == "By count: 2,551 -> 4,855 kernels per step in forward."

@@ -315,6 +315,14 @@ class Describe:
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
         ]
+        # of one op in the very step that the cause is of: the mean over all steps may not have changed
+        seen = kernels.walls[row] - kernels.hidden[row]
+        each = [
+            float(ns[cell] * kernels.walls[row, side] / (count * seen[side]))
+            if count and one.part != "tail" and seen[side] > MOSTLY * kernels.walls[row, side]
+            else means[side]
+            for side, (ns, count) in enumerate(((estimated.baseline, before), (estimated.candidate, after)))
+        ]
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > SURELY * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)
@@ -329,8 +337,8 @@ class Describe:
             overlap=Shares(*behind.tolist()) if not changed and abs(own) < MOSTLY * abs(exposed) else None,
             match=self._partly(match) or match.match,
             confidence=match.confidence,
-            baseline_mean_ns=means[0],
-            candidate_mean_ns=means[1],
+            baseline_mean_ns=each[0],
+            candidate_mean_ns=each[1],
             hidden_ns=hidden if cause == "memcpy" and changed and abs(hidden) > 500 else None,
         )
         low, high = float(estimated.low[cell]), float(estimated.high[cell])

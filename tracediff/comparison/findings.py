@@ -251,7 +251,12 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
     every = [part for part in one.parts if not part.follows]
     rows = [part for part in every if part.count_baseline != part.count_candidate]
-    if one.cause not in _KERNEL_CAUSES or one.facts.match == "replaced" or len(rows) < 2:
+    if (
+        one.cause not in _KERNEL_CAUSES
+        or one.facts.match == "replaced"
+        or one.facts.launched
+        or len(rows) < 2
+    ):
         return one
     # a fusion and a split have the launches that they changed, a group of kernels those of all its kernels
     counted_in = rows if one.cause in _NAMING else every
@@ -384,6 +389,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
             where=replace(main.where, range=row.range),
             facts=main.with_facts(launched=CallFact("kernels", row.baseline, row.candidate)),
             count=(row.baseline, row.candidate),
+            parts=main.as_parts() if followers or len(own) > 1 else main.parts,  # with its own count
         )
         out = _gather(
             [named if one is main else one for one in out],
@@ -651,9 +657,11 @@ def synchronising(
 ) -> list[Candidate]:
     """A range that launches other kernels synchronises otherwise as well, where the GPU waits for that there: `waits`, by phase and range."""
     called = {row.phase: row for row in structure if row.kind == "synchronisations"}
+    causes = {(one.phase, one.where.range) for one in candidates if one.facts.counted_calls}
     out = []
     for one in candidates:
-        row = called.get(one.phase) if one.facts.launched else None
+        told = (one.phase, one.where.range) in causes  # by a cause of their own
+        row = called.get(one.phase) if one.facts.launched and not told else None
         change = waits.get((one.phase, one.where.range or ""), 0.0)
         if row and change * (row.candidate - row.baseline) > 0:
             fact = CallFact(row.name, row.baseline, row.candidate)

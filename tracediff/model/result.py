@@ -289,7 +289,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     copied_bytes: Pair | None = None  # of copies per step, where these differ and their number does not
     match: str = ""  # how the kernels of both sides were matched
     confidence: float = 0.0
-    baseline_mean_ns: float = 0.0  # wall time of one op
+    baseline_mean_ns: float = 0.0  # wall time of one op, in the step that the cause is of
     candidate_mean_ns: float = 0.0
     hidden_ns: float | None = None  # change of copies' time that is hidden behind kernels
     baseline_without_gc: bool = False  # the side shows no collection

@@ -60,9 +60,17 @@ def brief_of(result: Result) -> list[str]:
             causes.remove(timed)
             several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
             text = named(timed) if several else text  # the counts of a cause are said once
+            if one.kind == "copies" and _size(one) and _has_all(timed, one):
+                text = sentence(_counted_as(timed, one))
             text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
         said.append(text)
     return said
+
+
+def _counted_as(cause: Finding, row: StructureRow) -> StructureRow:
+    """Copies of one memory, with the counts that their cause has of all copies of their direction."""
+    before, after = cause.evidence.count_baseline or 0.0, cause.evidence.count_candidate or 0.0
+    return replace(row, memory=row.memory * (before == row.baseline), baseline=before, candidate=after)
 
 
 def _holds(finding: Finding, row: StructureRow) -> bool:
@@ -124,8 +132,15 @@ def _said_by(cause: Finding, row: StructureRow) -> bool:
     if row.kind == "early":
         return cause.facts.early is not None
     if row.kind == "kernels":
-        return cause.facts.launched is not None and row.range in ("", cause.where.range)
+        told = cause.facts.launched is not None and row.range in ("", cause.where.range)
+        return told or (is_counted(cause) and not row.range and _has_all(cause, row))
     return row.kind == "kernel" and is_counted(cause) and _holds(cause, row)
+
+
+def _has_all(cause: Finding, row: StructureRow) -> bool:
+    """Whether a cause gains as many as a difference, whatever else either of them counts."""
+    gained = (cause.evidence.count_candidate or 0.0) - (cause.evidence.count_baseline or 0.0)
+    return abs(gained - (row.candidate - row.baseline)) < _SOME
 
 
 def _size(row: StructureRow) -> float:
