@@ -182,6 +182,9 @@ def test_another_mix_of_batches_is_no_change_of_speed(tmp_path):
     assert (result.mix.speed_ns, result.mix.batch_mix_ns) == pytest.approx((delta, 100_000 - delta))
     (finding,) = [one for one in result.findings if one.cause == "batch_mix"]
     assert finding.delta_ns == pytest.approx(100_000 - delta) and finding.share is None
+    # 12 and 4 of the 16 steps have 4 requests, 4 and 12 have 8
+    (check,) = [one for one in result.comparability.checks if one.name == "batch_mix"]
+    assert (check.status, check.said.slots["percent"]) == ("warn", "50 %")
     assert result.verdict != "regressed"
 
 
