@@ -141,8 +141,8 @@ def test_a_rank_may_have_phases_that_rank_0_lacks(tmp_path):
     assert rows["prefill"].baseline.count_per_step == pytest.approx(1 / 16)
 
 
-def mixed_batches(folder, name: str, small: int, large: int) -> Side:
-    """Steps of 4 requests with 100 us of host work, then steps of 8 requests with 300 us, in one capture."""
+def mixed_batches(folder, name: str, small: int, large: int, *, kernel: str = "decode") -> Side:
+    """Steps of 4 requests with 100 us of host work, then steps of 8 requests with 300 us, of a `kernel` of theirs, in one capture."""
     trace = TraceBuilder().process(100).thread(100, 1)
     now = 0
     for number in range(small + large + 1):
@@ -150,7 +150,7 @@ def mixed_batches(folder, name: str, small: int, large: int) -> Side:
         launch = now + host
         trace.range(1, label(number, gen=requests), now, launch + 6_000)
         trace.api(1, "cudaLaunchKernel", launch, launch + 5_000, corr=number)
-        trace.kernel(number, launch + 6_000, launch + 50_000, name="decode")
+        trace.kernel(number, launch + 6_000, launch + 50_000, name="decode" if requests == 4 else kernel)
         trace.api(1, "cudaStreamSynchronize", launch + 5_000, launch + 50_000)
         now = launch + 50_000
     (folder / name).mkdir()
@@ -186,6 +186,23 @@ def test_another_mix_of_batches_is_no_change_of_speed(tmp_path):
     (check,) = [one for one in result.comparability.checks if one.name == "batch_mix"]
     assert (check.status, check.said.slots["percent"]) == ("warn", "50 %")
     assert result.verdict != "regressed"
+
+
+def test_a_kernel_that_one_side_lacks_in_a_workload_is_0_there(tmp_path):
+    """One kernel of 44 us a step; what steps of 8 requests run has another name in the candidate."""
+    one, other = mixed_batches(tmp_path, "one", 8, 8), mixed_batches(tmp_path, "other", 8, 8, kernel="wide")
+    result = compare(one, other)
+    four, eight = sorted(range(2), key=lambda number: result.strata[number].gen_reqs)
+    found = {}
+    for row in result.kernels:
+        for part in row.strata:
+            sides = (part.baseline_count, part.baseline_ns, part.candidate_count, part.candidate_ns)
+            found[(row.candidate or row.baseline).names[0], part.stratum] = sides
+    assert found == {
+        ("decode", four): (1, 44_000, 1, 44_000),
+        ("decode", eight): (1, 44_000, 0, 0),
+        ("wide", eight): (0, 0, 1, 44_000),
+    }
 
 
 def test_no_steps_of_like_workload(tmp_path):
