@@ -28,3 +28,9 @@ def test_graphs_and_none_are_no_repeats_of_one_another():
 def test_scatter_and_small_changes_are_no_other_program():
     """One run carries 400 us of host work more, one has its norms fused, one launches more kernels."""
     need_one_program([side("base_1", "outlier_1", "fused_1", "more_1")])
+
+
+def test_kernels_of_a_run_are_those_of_all_its_captures():
+    """Graphs launch 91 % of the kernels of one of three captures of a run and none of the others': 38 % of all."""
+    eager, graphs = (bundled(FIXTURES / "pairs" / f"{name}.sqlite.xz") for name in ("eager_1", "base_1"))
+    need_one_program([Side("folder", [Run("three", [eager, eager, graphs]), Run("eager", [eager])])])
