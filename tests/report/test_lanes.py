@@ -61,8 +61,8 @@ def test_what_is_merged_adds_up_by_group_and_stays_in_its_step(pair):
         assert side["period"] == step.period_ns <= figure["length"]
         drawn = {(one["kind"], one["name"]): one for one in side["lanes"]}
         for lane in step.lanes:
-            if (found := drawn.get((lane.kind, lane.name))) is None:  # of ranges less than a px wide
-                assert lane.kind == "range" and 1000 * column(lane.length).max() < figure["length"]
+            if (found := drawn.get((lane.kind, lane.name))) is None:  # of ranges less than 3 px wide
+                assert lane.kind == "range" and column(lane.length).max() <= 0.003 * figure["length"]
                 continue
             merged = iter(found.get("covered", []))
             counts = found.get("count", [1] * len(found["event"]))

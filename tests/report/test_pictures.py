@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,10 +16,29 @@ from tests.steps.test_timelines import result_of
 from tracediff.model import Result
 from tracediff.model.common import OddRun
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
-from tracediff.report import palette, pictures
+from tracediff.report import palette, pictures, units, waterfall
 from tracediff.report.escape import neutral
-from tracediff.report.pictures import cause_tree, distribution, divergence, runs, scatter, step_strip, style
-from tracediff.report.pictures.style import HALF, NARROW, SIZE, WIDE, fitting, marks, span, wrapped
+from tracediff.report.pictures import (
+    cause_tree,
+    distribution,
+    divergence,
+    fall,
+    runs,
+    scatter,
+    step_strip,
+    style,
+)
+from tracediff.report.pictures.style import (
+    HALF,
+    HALF_NARROW,
+    NARROW,
+    SIZE,
+    WIDE,
+    fitting,
+    marks,
+    span,
+    wrapped,
+)
 
 PAIRS = ("graph, gc", "two ranks")
 BAD = "<script>alert(1)</script>"
@@ -260,10 +280,24 @@ def test_a_run_is_called_by_its_file_and_says_that_it_is_left_out():
     assert [one.label for one in found][4:9] == ["main_r4", "pr_r0", "pr_r1", "pr_r2", "pr_r3, left out"]
 
 
-def test_labels_that_would_touch_give_way_evenly():
-    labels = {0.0: "0", 2000.0: "2,000", 4000.0: "4,000"}
-    assert list(style.apart(labels, 0.1)) == [0.0, 2000.0, 4000.0]  # 200 px from mark to mark
-    assert list(style.apart(labels, 0.018)) == [0.0, 4000.0]  # 36 px, where two of them are 42 wide each
+def test_the_longest_step_has_a_mark_of_its_own_in_the_unit_of_the_others():
+    strip = StepStrip(0, 0, 0, ["compute"], [column(9_897_000, [9_897_000]), column(4_000_000, [4_000_000])])
+    page = drawn(partial(step_strip.draw, msgspec.structs.replace(shown("gc"), step_strip=strip)))
+    assert [one for one in texts(page) if one.endswith("ms")] == ["5 ms", "9.90 ms"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "axis"), [(HALF, ["950", "960", "980", "1,000"]), (HALF_NARROW, ["950", "1,000"])]
+)
+def test_a_cut_axis_has_a_mark_at_its_start(layout, axis):
+    """The changes are 41 of 1,013 us; where there is little room, the last mark is the only other one."""
+    bars = [
+        waterfall.Bar("baseline", "baseline", "baseline", 0, 1_013_000),
+        waterfall.Bar("category", "gc", "Python GC", 1_013_000, 972_000, level="likely"),
+        waterfall.Bar("candidate", "candidate", "candidate", 0, 972_000),
+    ]
+    figure = waterfall.Waterfall(bars, units.Scale("us", 1000, 1))
+    assert [one for one in texts(drawn(partial(fall.draw, figure), layout)) if one in axis] == axis
 
 
 @pytest.mark.parametrize("pair", PAIRS)

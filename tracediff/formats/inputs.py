@@ -217,14 +217,12 @@ def _runs_of(folder: Path, entries: Sequence[Path]) -> list[RunFiles]:
         ]
     groups: dict[str, list[Path]] = {}
     for path in files:
-        groups.setdefault(_RANK.sub("", path.name), []).append(path)
+        name = _RANK.sub("", path.name)
+        groups.setdefault(name if stem(Path(name)) else folder.resolve().name, []).append(path)
     if not exports and _ranks_of_one_run(list(groups.values())):
         return [one_run(folder.resolve().name, files)]
     return [
-        one_run(
-            name if stem(Path(name)) else folder.resolve().name,
-            sorted(paths, key=lambda path: (_rank_number(path), path.name)),
-        )
+        one_run(name, sorted(paths, key=lambda path: (_rank_number(path), path.name)))
         for name, paths in sorted(_windows_joined(groups).items())
     ]
 

@@ -239,20 +239,11 @@ def _crop(one: Finding, result: Result) -> Lanes:
     else:
         name = shorten(short(result.timelines.names[crop.anchor]), 64)
         aligned = say("aligned_at_end" if crop.at_end else "aligned_at_start", kernel=name)
-    ranks = len(result.ranks) > 1
-    heads = [
-        _crop_head(side, of, ranks)
-        for side, of in (("baseline", crop.baseline), ("candidate", crop.candidate))
-        if of
-    ]
+    sides = ("baseline", crop.baseline), ("candidate", crop.candidate)
+    heads = [_crop_head(side, of, len(result.ranks) > 1) for side, of in sides if of]
     label = say("crop", rank=f"{one.rank}", aligned=aligned)
-    return Lanes(
-        "crop",
-        str(one.rank),
-        label,
-        heads,
-        say("crop_framed" if any(lanes.frames(crop)) else "crop_whole", aligned=aligned),
-    )
+    caption = say("crop_framed" if any(lanes.frames(crop)) else "crop_whole", aligned=aligned)
+    return Lanes("crop", str(one.rank), label, heads, caption)
 
 
 def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
@@ -260,7 +251,7 @@ def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
     rank = [f"rank {of.rank}"] * ranks
     where = ", ".join(["", shorten(run_name(of.run), 40), *step, *rank])
     if not of.lengths:
-        return [Strong(side), say("crop_none") + where]
+        return [Strong(side), say("crop_none"), where]
     longest = units.scale_for(of.lengths).time(max(of.lengths))
     return [Strong(side), say("crop_longest"), Cell(longest, tone="slower"), where]
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracediff.accounting.intervals import Ints
+from tracediff.accounting.intervals import Ints, union
 from tracediff.accounting.reduction import Lane
 from tracediff.model import Crop, Result, Timeline, TimelineLane
 from tracediff.model.common import ABSENT
@@ -28,7 +28,7 @@ from tracediff.steps.sample import merge_lane
 _UNIT = 10  # ns of a number
 _MOST_EVENTS = 5_000  # of a figure, beyond which it is drawn in so many cells of its axis
 _CELLS = 250
-_PX, _APART = 1_000, 3  # the width of a drawing, about; frames nearer than this touch
+_SEEN = 0.003  # of the width of a drawing, about 3 px: what is shorter cannot be told
 _ORDER = ("gpu", "idle", "api", "range", "gil", "holders", "gc")
 GROUPS = {
     "gemm": ("GEMM", "--cat-compute"),
@@ -63,11 +63,8 @@ def data(result: Result | Show) -> str:
 
 def drawn(result: Result | Show) -> list[Timeline]:
     """The steps that are drawn, in their order."""
-    return (
-        [one for one in result.timelines.steps if one.stratum < len(result.strata)]
-        if result.timelines
-        else []
-    )
+    steps = result.timelines.steps if result.timelines else []
+    return [one for one in steps if one.stratum < len(result.strata)]
 
 
 class _Page:
@@ -85,14 +82,14 @@ class _Page:
         given = [("baseline" if two else "step", timeline.baseline), ("candidate", timeline.candidate)]
         sides = [(side, step) for side, step in given if step is not None and step is not ABSENT]
         length = max(step.period_ns for _, step in sides)
-        lanes = _wide_enough([[_lane(one) for one in step.lanes] for _, step in sides], length)
+        lanes = _seen([[_lane(one) for one in step.lanes] for _, step in sides], length)
         below = max(step.merged_below_ns for _, step in sides)
         if sum(len(one.start) for own in lanes for one in own) > _MOST_EVENTS:
             below = max(below, length // _CELLS)
             lanes = [[merge_lane(one, below) for one in own] for own in lanes]
         return {
             **_axis(length),
-            "below": _written(below) if below else "",
+            "below": units.exact(below) if below else "",
             "sides": [
                 {"side": side, "period": step.period_ns, "lanes": self._lanes(own, lanes)}
                 for (side, step), own in zip(sides, lanes, strict=True)
@@ -102,16 +99,14 @@ class _Page:
     def crop(self, crop: Crop) -> dict[str, Any]:
         """Parts of a step of both sides, aligned, with marks where the cause is."""
         sides = [one for one in (crop.baseline, crop.candidate) if one is not None]
-        lanes = _wide_enough([[_lane(one) for one in side.lanes] for side in sides], crop.length_ns)
+        lanes = _seen([[_lane(one) for one in side.lanes] for side in sides], crop.length_ns)
         return {
             **_axis(crop.length_ns),
             "anchor": crop.anchor_ns,
             "sides": [
                 {
                     "side": "baseline" if side is crop.baseline else "candidate",
-                    "lanes": self._lanes(
-                        own, [*(others for others in lanes if others is not own)], gpu=False
-                    ),
+                    "lanes": self._lanes(own, lanes, gpu=False),
                     "marks": marks,
                     "from": side.step_start_ns - side.start_ns,
                     "to": side.step_end_ns - side.start_ns,
@@ -157,36 +152,26 @@ class _Page:
 
 def frames(crop: Crop) -> list[list[tuple[int, int]]]:
     """Start and length of the frames around a cause, by side: those that touch are one; none where they would hold nearly everything."""
-    sides = [one for one in (crop.baseline, crop.candidate) if one is not None]
-    found: list[list[tuple[int, int]]] = []
-    for side in sides:
-        joined: list[tuple[int, int]] = []
-        for start, length in sorted(zip(side.starts, side.lengths, strict=True)):
-            if joined and (start - sum(joined[-1])) * _PX < _APART * crop.length_ns:
-                first, before = joined.pop()
-                start, length = first, max(first + before, start + length) - first
-            joined.append((start, length))
-        found.append(joined)
-    framed = [sum(length for _, length in one) for one in found if one]
-    return [[] for _ in found] if min(framed, default=0) > NEARLY * crop.length_ns else found
+    found, gap = [], int(_SEEN * crop.length_ns)
+    for side in filter(None, (crop.baseline, crop.candidate)):
+        starts, lengths = np.array(side.starts, np.int64), np.array(side.lengths, np.int64)
+        joined = union(starts, starts + lengths + gap)
+        found.append(
+            list(zip(joined.start.tolist(), (joined.end - joined.start - gap).tolist(), strict=True))
+        )
+    framed = min((sum(length for _, length in one) for one in found if one), default=0)
+    return found if framed <= NEARLY * crop.length_ns else [[] for _ in found]
 
 
-def _wide_enough(lanes: list[list[Lane]], length: int) -> list[list[Lane]]:
-    """The lanes of both sides without those of ranges of which none is a px wide on either."""
-    seen = {
-        one.name for own in lanes for one in own
-        if one.kind != "range" or int((one.end - one.start).max(initial=0)) * _PX >= length
-    }  # fmt: skip
-    return [[one for one in own if one.name in seen] for own in lanes]
+def _seen(lanes: list[list[Lane]], length: int) -> list[list[Lane]]:
+    """The lanes of both sides without those of ranges that are too short to be seen on either."""
+    shown = {one.name for own in lanes for one in own if one.kind != "range" or np.any(one.end - one.start > _SEEN * length)}  # fmt: skip
+    return [[one for one in own if one.name in shown] for own in lanes]
 
 
 def _axis(length: int) -> dict[str, Any]:
     scale = units.scale_for([length])
     return {"length": length, "scale": [scale.factor, scale.decimals, units.symbol(scale)]}
-
-
-def _written(ns: int) -> str:
-    return units.exact(ns)
 
 
 def _units(ns: Ints) -> Ints:

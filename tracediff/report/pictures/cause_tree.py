@@ -265,10 +265,8 @@ def tint(node: CauseNode, most: float) -> tuple[str, float]:
     if not most or abs(node.delta_ns) < SURELY * most:
         return "--rule", 1.0
     part = math.sqrt(min(abs(node.delta_ns) / most, 1.0))
-    opacity = FAINT + (_LARGEST - FAINT) * part
-    return "--slower" if node.delta_ns > 0 else "--faster", opacity / (
-        2 if node.level == "within_noise" else 1
-    )
+    opacity = (FAINT + (_LARGEST - FAINT) * part) / (2 if node.level == "within_noise" else 1)
+    return "--slower" if node.delta_ns > 0 else "--faster", opacity
 
 
 def _list(out: Sheet, ink: _Ink, y: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracediff.report import palette, units
-from tracediff.report.pictures.style import PALE, ROW, SIZE, Layout, Sheet, apart, colour, label, marks, tick
+from tracediff.report.pictures.style import PALE, ROW, SIZE, Layout, Sheet, colour, label, marks, tick
 from tracediff.report.waterfall import NOISE, OTHERS, Bar, Waterfall
 
 TITLE = "Step-time waterfall"
@@ -22,8 +22,8 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     out.description, out.height = describe(waterfall), bottom + 26
     axes = out.axes(left, ROW / 2, percent - figures - 6, bottom)
     axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
-    texts = {at: tick(at, scale) for at in dict.fromkeys([low, *marks(low, high, 2 if layout.narrow else 5)])}
-    label(axes.xaxis, apart(texts, (percent - figures - 6 - left) / (high - low)))
+    found = [at for at in marks(low, high, 2 if layout.narrow else 5) if at - low > (high - low) / 8]
+    label(axes.xaxis, {at: tick(at, scale) for at in (low, *found[-1 if layout.narrow else 0 :])})
     starts, ends = ([max(ns, low) for ns in one] for one in zip(*((bar.start_ns, bar.end_ns) for bar in rows), strict=True))  # fmt: skip
     least = 1.2 * (high - low) / (percent - figures - 6 - left)  # a line for what is too small to see
     axes.barh(
@@ -33,14 +33,9 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
         [min(one) for one in zip(starts, ends, strict=True)],
         color=[(colour(_ink(bar)), PALE if bar.level == NOISE else 1.0) for bar in rows],
     )
-    edge = SIZE / ROW / 2
-    axes.vlines(
-        ends[:-1],
-        [one + edge for one in range(len(rows) - 1)],
-        [one + 1 - edge for one in range(len(rows) - 1)],
-        colour("--muted"),
-        linewidth=1,
-    )
+    feet = [one + SIZE / ROW / 2 for one in range(len(rows) - 1)]
+    tops = [foot + 1 - SIZE / ROW for foot in feet]
+    axes.vlines(ends[:-1], feet, tops, colour("--muted"), linewidth=1)
     unit = f"{units.symbol(scale)} per {waterfall.unit}" + ", axis cut" * (low > 0 and not layout.narrow)
     out.write(percent, bottom + 14, unit, "right", "--muted")
     for number, bar in enumerate(rows):

@@ -27,7 +27,7 @@ from tracediff.report.pictures.style import (
 )
 from tracediff.stats.rules import ENOUGH
 
-_LABEL = 28  # letters of a run
+_LABEL = 20  # letters of a run
 _PHASE, _CAUSE = Layout("strip", 590.0), Layout("strip", 340.0)
 
 
@@ -81,14 +81,13 @@ def run_strip(finding: Finding) -> Later | None:
 def draw(title: str, runs: Sequence[Run], layout: Layout) -> Sheet:
     """Plot values on one axis, of many with the middle half of each run as a box."""
     out = Sheet(layout, title)
-    labels = [shorten(one.label, _LABEL) for one in runs]
-    left = 8 + max(map(measured, labels))
+    left = 8 + max(measured(one.label) for one in runs)
     everything = [ns for one in runs for ns in (*one.values, *([one.mean] if one.mean else []))]
     places, y, last = [], 4 + LINE / 2, runs[0].side
-    for one, text in zip(runs, labels, strict=True):
+    for one in runs:
         y += 6 * (one.side != last)
         places.append(y)
-        out.write(left - 8, y, text, "right", "--muted")
+        out.write(left - 8, y, one.label, "right", "--muted")
         y, last = y + LINE, one.side
     bottom = y - LINE / 2
     out.height = bottom + 18
@@ -101,8 +100,7 @@ def draw(title: str, runs: Sequence[Run], layout: Layout) -> Sheet:
         dots = [
             (ns, place + _beside(number, one)) for one, place in own for number, ns in enumerate(one.values)
         ]
-        several = any(one.mean is not None for one, _ in own)
-        size = 4.4 if several else 6.4
+        size = 4.4 if any(one.mean is not None for one, _ in own) else 6.4
         if dots:
             axes.plot(*zip(*dots, strict=True), "o", color=ink, markersize=size, alpha=PALE)
         boxed = [(one, place) for one, place in own if len(one.values) >= ENOUGH]
@@ -125,8 +123,7 @@ def _beside(number: int, run: Run) -> float:
 
 def _label(result: Result | Show, side: str, run: int) -> str:
     runs = result.input.runs if isinstance(result, Show) else getattr(result.inputs, side).runs
-    if run >= len(runs):
-        return f"run {run + 1}"
-    odd = [one for phase in result.phases for one in getattr(phase, "odd_runs", ()) if one.side == side]
-    name = runs[run].name
-    return run_name(name) + ", left out" * any(one.run == name and one.left_out for one in odd)
+    name = runs[run].name if run < len(runs) else f"run {run + 1}"
+    odd = [one for phase in result.phases for one in getattr(phase, "odd_runs", ()) if one.left_out]
+    left_out = any((one.side, one.run) == (side, name) for one in odd)
+    return shorten(run_name(name), _LABEL) + ", left out" * left_out

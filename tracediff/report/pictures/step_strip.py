@@ -100,7 +100,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
         first = ""
     sides = [(side, merged(columns) if layout.narrow else columns) for side, columns in sides_of(strip)]
     of_ns = heights([one for _, columns in sides for one in columns])
-    scale = units.scale_for([of_ns.high])
+    scale = units.prose([of_ns.high])
     runs = [len({one.run for one in columns}) for _, columns in sides]
     longest = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
     places = max(longest, (layout.width - AXIS) / _WIDEST)
@@ -112,8 +112,8 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
             out.write(0, y + 9, side, bold=True)
         out.write(82 if len(sides) > 1 else 0, y + 9, _steps(columns, many, unit), ink="--muted")
         drawn = any(one.timeline is not None for one in columns)
-        _draw_side(out, strip, columns, (of_ns, scale, places), y + 22, first)
-        y += 22 + _HIGH + (16 if drawn else 8)
+        _draw_side(out, strip, columns, (of_ns, scale, places), y + 26, first)
+        y += 26 + _HIGH + (16 if drawn else 8)
         marked |= drawn
     y = _legend(out, strip, of_ns, y + 2, first, marked=marked)
     out.height = round(y, 1)
@@ -159,13 +159,9 @@ def _draw_side(
     axes = out.axes(AXIS, top, out.layout.width, bottom + _MARK)
     axes.set(xlim=(0, places), ylim=(-_MARK / _HIGH, 1))
     found = marks(of_ns.low, of_ns.high, 6 if of_ns.log else 4, log=of_ns.log)
-    texts = {1.0: units.spoken(of_ns.high)}
-    texts |= {
-        of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}"
-        for ns in found
-        if 0.02 < of_ns.at(ns) < 1 - LINE / _HIGH
-    }
-    label(axes.yaxis, texts)
+    texts = {of_ns.at(ns): f"{tick(ns, scale)} {scale.unit}" for ns in found}
+    texts = {at: text for at, text in texts.items() if 0.02 < at < 1 - LINE / _HIGH}
+    label(axes.yaxis, texts | {1.0: scale.time(of_ns.high)})
     px = places / (out.layout.width - AXIS)  # in places
     left = lefts(columns)
     layers = _layers(strip, columns, of_ns)

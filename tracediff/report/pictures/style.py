@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -413,17 +412,6 @@ def tick(ns: float, scale: units.Scale) -> str:
     return f"{ns / scale.factor:,.6g}"
 
 
-def apart(texts: Mapping[float, str], px: float) -> dict[float, str]:
-    """The labels of an axis, of which every second, third, ... is kept where they would touch. `px`: of 1."""
-    places = list(texts)
-    for every in range(1, len(places) + 1):
-        kept = places[::every]
-        wide = [measured(texts[at]) / 2 + 3 for at in kept]
-        if all(px * (b - a) > c + d for (a, b), (c, d) in zip(pairwise(kept), pairwise(wide), strict=True)):
-            break
-    return {at: texts[at] for at in kept}
-
-
 def label(axis: Axis, texts: Mapping[float, str]) -> None:
     """Rule an axis at these values and name them."""
     axis.set_visible(True)
@@ -441,10 +429,7 @@ def span(values: Sequence[float]) -> tuple[float, float, bool]:
 
 
 def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
-    """Make x an axis of times that holds all values; its unit stands at the last mark, of a log axis at the first. `width`: of the axes, px.
-
-    One that is cut begins at a mark, with two strokes across its foot.
-    """
+    """Make x an axis of times that holds all values; its unit stands at the last mark, of a log axis at the first. `width`: of the axes, px. One that is cut begins at a mark, with strokes across its foot."""
     low, high, log = span(values)
     if log:
         axes.set_xscale("log")
@@ -456,8 +441,7 @@ def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
         low = max(2 * found[0] - found[1], 0.0) if found[0] > low else low
         found = list(dict.fromkeys([low, *found]))
         if low > 0:
-            for x in (2 / width, 7 / width):
-                axes.plot([x, x + 4 / width], [-0.05, 0.05], color=colour("--muted"), linewidth=1.4, transform=axes.transAxes, clip_on=False)  # fmt: skip
+            axes.text(2 / width, 0, "//", va="center", color=colour("--muted"), transform=axes.transAxes)
     axes.set_xlim(low, high)
     unit = f" {scale.unit}" + ", log" * log
     label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[0 if log else -1]) for at in found})
