@@ -103,16 +103,12 @@ def draw(title: str, runs: Sequence[Run], layout: Layout) -> Sheet:
         size = 4.4 if any(one.mean is not None for one, _ in own) else 6.4
         if dots:
             axes.plot(*zip(*dots, strict=True), "o", color=ink, markersize=size, alpha=PALE)
-        boxed = [(one, place) for one, place in own if len(one.values) >= ENOUGH]
-        if boxed:
-            middle = [statistics.quantiles(one.values, n=4, method="inclusive") for one, _ in boxed]
-            heights = [place for _, place in boxed]
-            wide = [high - low for low, _, high in middle]
-            axes.barh(heights, wide, 12, [low for low, *_ in middle], color=ink, alpha=FAINT)
-        meant = [(one.mean, place) for one, place in own if one.mean is not None]
-        if meant:
-            means, lines = zip(*meant, strict=True)
-            axes.vlines(means, [y - 7 for y in lines], [y + 7 for y in lines], ink, linewidth=2.4)
+        for one, place in own:
+            if len(one.values) >= ENOUGH:
+                low, _, high = statistics.quantiles(one.values, n=4, method="inclusive")
+                axes.barh(place, high - low, 12, low, color=ink, alpha=FAINT)
+            if one.mean is not None:
+                axes.vlines(one.mean, place - 7, place + 7, ink, linewidth=2.4)
     return out
 
 
