@@ -223,3 +223,24 @@ def test_groups_that_two_ranks_recorded():
     assert (row.name, row.group, row.baseline, row.certain) == ("ncclAllReduce", "tp", 8, True)
     assert (row.baseline_bytes, row.candidate_bytes) == (8 * 16 * 8192, 8 * 32 * 8192)
     assert "ncclAllReduce of group tp 1.05 -> 2.10 MB per step in 8 calls" in headline(result).counts
+
+
+def test_groups_of_some_of_four_ranks():
+    """Eight all-reduces in one of two groups tp and one all-gather in one of two groups dp a step and rank (fixtures/torch/README.md)."""
+    inputs = [resolve(str(RECORDED / name)) for name in ("tp2_dp2_256", "tp2_dp2_1024")]
+    sides = reduce_sides(inputs, Reading(threads=1))
+    comms = []
+    for part in sides[0].parts:
+        arrived = part.arrivals
+        counts = dict(arrived.group_by("group").len().iter_rows())
+        assert counts == {"tp": 8 * part.periods.height, "dp": part.periods.height}
+        comms.append(dict(arrived.select("group", "comm").unique().iter_rows()))
+    tp, dp = ([one[name] for one in comms] for name in ("tp", "dp"))
+    assert tp[0] == tp[1] != tp[2] == tp[3]
+    assert dp[0] == dp[3] != dp[1] == dp[2]
+    result = compare(*sides)
+    (row,) = [one for one in result.structure if one.kind == "messages"]
+    # what a rank sends: 256 or 1024 rows of 4096 bf16
+    assert (row.name, row.group, row.baseline, row.candidate) == ("ncclAllGather", "dp", 1, 1)
+    assert (row.baseline_bytes, row.candidate_bytes) == (256 * 8192, 1024 * 8192)
+    assert "ncclAllGather of group dp 2.10 -> 8.39 MB per step in 1 call" in headline(result).counts
