@@ -284,6 +284,10 @@ def test_regular_stops_that_no_collection_was_seen_in_are_asked_about_once() -> 
     assert "every 5th" not in told.findings[1].next
     traced = with_words(msgspec.structs.replace(one, coverage=m.Coverage(*[{"gc": "captured"}] * 2)))
     assert "every 5th" not in traced.findings[0].next
+    # graphs that are made anew in some steps are what stops them
+    made = counted("graph_instantiations", 0, 0.2, name="cudaGraphInstantiate")
+    told = with_words(msgspec.structs.replace(one, structure=[made]))
+    assert "every 5th" not in told.findings[0].next
 
 
 def test_steps_that_stop_now_and_then_are_counted() -> None:
