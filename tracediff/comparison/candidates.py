@@ -316,13 +316,9 @@ class Describe:
             for side in (0, 1)
         ]
         # of one op in the very step that the cause is of: the mean over all steps may not have changed
-        seen = kernels.walls[row] - kernels.hidden[row]
-        each = [
-            float(ns[cell] * kernels.walls[row, side] / (count * seen[side]))
-            if count and one.part != "tail" and seen[side] > MOSTLY * kernels.walls[row, side]
-            else means[side]
-            for side, (ns, count) in enumerate(((estimated.baseline, before), (estimated.candidate, after)))
-        ]
+        of_step = np.array([estimated.baseline[cell], estimated.candidate[cell]]) * kernels.walls[row]
+        seen = kernels.of_phase[phase][row] * (kernels.walls[row] - kernels.hidden[row])
+        each = np.divide(of_step, seen, out=np.array(means), where=(seen > 0) & (one.part != "tail")).tolist()
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         changed = bool(kernels.exact[phase][row]) or abs(after - before) > SURELY * max(before, after)
         cause = _kernel_cause(match, (before, after), means, changed)

@@ -657,11 +657,11 @@ def synchronising(
 ) -> list[Candidate]:
     """A range that launches other kernels synchronises otherwise as well, where the GPU waits for that there: `waits`, by phase and range."""
     called = {row.phase: row for row in structure if row.kind == "synchronisations"}
-    causes = {(one.phase, one.where.range) for one in candidates if one.facts.counted_calls}
+    told = {(one.phase, one.where.range) for one in candidates if one.facts.counted_calls}  # as a cause
     out = []
     for one in candidates:
-        told = (one.phase, one.where.range) in causes  # by a cause of their own
-        row = called.get(one.phase) if one.facts.launched and not told else None
+        alone = one.facts.launched and (one.phase, one.where.range) not in told
+        row = called.get(one.phase) if alone else None
         change = waits.get((one.phase, one.where.range or ""), 0.0)
         if row and change * (row.candidate - row.baseline) > 0:
             fact = CallFact(row.name, row.baseline, row.candidate)

@@ -190,8 +190,8 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
 
 
 def _of_cause(part: FindingPart, one: Finding) -> FindingPart:
-    """A part as sure as its cause, which is tested as one; noise where its interval holds 0. Idle time has no launches to count."""
-    part = replace(part, level=one.level if part.ci_low_ns * part.ci_high_ns > 0 else "within_noise")
+    """A part as sure as its cause, which is tested as one. Idle time has no launches to count."""
+    part = replace(part, level=one.level)
     idle = CAUSES[part.cause].kind == "idle"
     return replace(part, count_baseline=None, count_candidate=None) if idle else part
 

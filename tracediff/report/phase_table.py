@@ -5,7 +5,8 @@ Every output has these rows.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -63,13 +64,15 @@ class PhaseLine(msgspec.Struct, frozen=True):
         if not isinstance(change, Interval) or self.unjudged or not self.compared:
             return None
         beyond = change.ci_low_ns < -change.baseline_ns or change.ci_high_ns > change.candidate_ns
-        said = self.first or self.verdict is not None
+        said = self.first or self.verdict
         return None if beyond and change.ci_low_ns <= 0 <= change.ci_high_ns and not said else change
 
 
 def lines(result: Result) -> list[PhaseLine]:
     """Return the rows: the phase that the verdict is of, then those with the most steps, each followed by its mean where that differs; all steps where there are several phases."""
-    out = [line for phase in _ordered(result) for line in _of_phase(phase, result)]
+    leads = result.verdict_facts.phase
+    ordered = sorted(result.phases, key=lambda one: (one.phase != leads, -one.share))
+    out = [line for phase in ordered for line in _of_phase(phase, result)]
     out = [replace(line, common=words.most_common(result, line.phase)) for line in out]
     if words.whole_captures(result):
         # their one row has the verdict of the result, which also weighs whether both did the same amount of work
@@ -85,11 +88,6 @@ def lines(result: Result) -> list[PhaseLine]:
     return [replace(line, compared=False) for line in out] if one_capture(result) else out
 
 
-def _ordered(result: Result) -> list[Phase]:
-    first = result.verdict_facts.phase
-    return sorted(result.phases, key=lambda one: (one.phase != first, -one.share))
-
-
 def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
     typical, mean = phase.typical, phase.mean
     if typical is None:
@@ -100,7 +98,7 @@ def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
     spoken = result.observed.of if result.observed.phase == phase.phase else ""
     out = [
         PhaseLine(
-            phase.phase, "typical", typical, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _shares(phase.time_share), _pair(phase.steps),
+            phase.phase, "typical", typical, None if of_mean else verdict, _beyond(typical) if of_mean else moved, _pair(phase.time_share, units.both_shares), _pair(phase.steps),
             _pair(phase.runs), "" if verdict else words.TOO_FEW, first=spoken not in ("", "mean"),
         )
     ]  # fmt: skip
@@ -120,9 +118,5 @@ def _beyond(change: Interval) -> Evidence | None:
     return "within_noise" if change.ci_low_ns <= 0 <= change.ci_high_ns else None
 
 
-def _pair(of: Pair | None) -> str:
-    return "" if of is None else units.pair(of.baseline, of.candidate)
-
-
-def _shares(of: Shares | None) -> str:
-    return "" if of is None else units.both_shares(of.baseline, of.candidate)
+def _pair(of: Pair | Shares | None, write: Callable[[Any, Any], str] = units.pair) -> str:
+    return "" if of is None else write(of.baseline, of.candidate)

@@ -60,17 +60,13 @@ def brief_of(result: Result) -> list[str]:
             causes.remove(timed)
             several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
             text = named(timed) if several else text  # the counts of a cause are said once
-            if one.kind == "copies" and _size(one) and _has_all(timed, one):
-                text = sentence(_counted_as(timed, one))
+            if one.kind == "copies" and _size(one) and _has_all(timed, one):  # of whatever memory
+                before, after = timed.evidence.count_baseline or 0.0, timed.evidence.count_candidate or 0.0
+                memory = one.memory if before == one.baseline else ""
+                text = sentence(replace(one, memory=memory, baseline=before, candidate=after))
             text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
         said.append(text)
     return said
-
-
-def _counted_as(cause: Finding, row: StructureRow) -> StructureRow:
-    """Copies of one memory, with the counts that their cause has of all copies of their direction."""
-    before, after = cause.evidence.count_baseline or 0.0, cause.evidence.count_candidate or 0.0
-    return replace(row, memory=row.memory * (before == row.baseline), baseline=before, candidate=after)
 
 
 def _holds(finding: Finding, row: StructureRow) -> bool:

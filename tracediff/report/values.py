@@ -411,7 +411,7 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "interval": _interval,
     "ns": _figure(lambda item, scale: scale.number(item)),
     "each": _figure(lambda item, scale: scale.number(item)),
-    "delta": lambda item, scale, row: Cell(scale.signed(item), item, tone(item, row.level)),
+    "delta": lambda item, scale, row: Cell(scale.signed(item), item, tone(item, row.level, (row.ci_low_ns, row.ci_high_ns))),
     "signed": _figure(lambda item, scale: scale.signed(item)),
     "time": _figure(lambda item, scale: scale.time(item)),
     "millis": _figure(lambda item, scale: f"{item / 1e6:,.3f}"),

@@ -144,33 +144,31 @@ def build(result: Result) -> Waterfall:
             side, unseen = words.sides_without(result, words.OPTIONAL[key]), words.unseen(words.OPTIONAL[key])
             lone = side in ("baseline", "candidate")
             notes[key] = say("unseen_on", unseen=unseen, side=side) if lone else unseen
+    sure = [one for one in result.findings if one.level != NOISE]
+    named = {one.cause for one in sure} | {part.cause for one in sure for part in one.parts}
+    for key, level in accounting.level.items():  # idle time that no cause of the list explains
+        if key in causes.IDLE and level != NOISE and key not in named and deltas.get(key):
+            notes.setdefault(key, say("fall_spread"))
     bars = _carried(_stack(accounting, start, end, deltas, notes), result)
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
 
 
 def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
-    """The rows, without calling noise what mostly belongs to a cause of the first sentence that is more: a cause is tested as one.
-
-    Idle time that is more than noise only as the sum of its places is said to be so: no cause is.
-    """
+    """The rows, without calling noise what mostly belongs to a cause of the first sentence that is more: a cause is tested as one."""
     spoken = {one.finding for one in result.observed.parts}
     held: defaultdict[str, float] = defaultdict(float)
-    named: set[str] = set()
     for cause in result.findings:
-        parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
-        if cause.level != NOISE:
-            named.update(part.cause for part in parts)
-        for part in parts if cause.rank in spoken and cause.level != NOISE else ():
-            held[part.cause] += part.delta_ns
-    judged = causes.IDLE if result.verdict != "not_comparable" else ()
-    large, found = _large(bars), []
-    for bar in bars:
-        if bar.level == NOISE and abs(bar.delta_ns) > large and held[bar.key] / bar.delta_ns > MOSTLY:
-            bar = replace(bar, level="likely")
-        elif bar.level not in (None, NOISE) and bar.key in judged and bar.key not in named:
-            bar = replace(bar, note=bar.note or say("fall_spread"))
-        found.append(bar)
-    return found
+        if cause.rank in spoken and cause.level != NOISE:
+            parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
+            for part in parts:
+                held[part.cause] += part.delta_ns
+    large = _large(bars)
+    return [
+        replace(bar, level="likely")
+        if bar.level == NOISE and abs(bar.delta_ns) > large and held[bar.key] / bar.delta_ns > MOSTLY
+        else bar
+        for bar in bars
+    ]
 
 
 def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
