@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import polars as pl
 import pytest
 
 from tests.accounting.test_layers import eager, graph
 from tracediff import api
+from tracediff.comparison.layers import LayerCells
 from tracediff.report import remarks
 from tracediff.report.markdown import render_markdown
 
@@ -74,3 +76,17 @@ def test_one_capture_alone_has_its_time_by_layer(tmp_path):
     assert [(row.layer, round(row.baseline_ns, 6)) for row in shown.layers.kinds] == [
         ("layers.*.attn", 200.0), ("layers.*.mlp", 120.0), ("", 50.0),
     ]  # fmt: skip
+
+
+def test_a_layer_that_is_mostly_communication_is_told_from_others() -> None:
+    """Row 0 is an all-reduce of 80 us in each of two layers, row 1 a GEMM of 20 us in these and of 100 us in the head."""
+    found = LayerCells(
+        ["layers.0.mlp", "layers.1.mlp", "head"],
+        pl.DataFrame(),
+        {
+            0: {"layers.0.mlp": 80.0, "layers.1.mlp": 80.0},
+            1: {"layers.0.mlp": 20.0, "layers.1.mlp": 20.0, "head": 100.0},
+        },
+    )
+    assert found.more_in([0]) == {"layers.0.mlp", "layers.1.mlp", "layers.*.mlp"}
+    assert found.more_in([1]) == {"head"}

@@ -251,12 +251,8 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
     every = [part for part in one.parts if not part.follows]
     rows = [part for part in every if part.count_baseline != part.count_candidate]
-    if (
-        one.cause not in _KERNEL_CAUSES
-        or one.facts.match == "replaced"
-        or one.facts.launched
-        or len(rows) < 2
-    ):
+    known = one.facts.match == "replaced" or one.facts.launched  # that has the count of its range
+    if one.cause not in _KERNEL_CAUSES or known or len(rows) < 2:
         return one
     # a fusion and a split have the launches that they changed, a group of kernels those of all its kernels
     counted_in = rows if one.cause in _NAMING else every

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import polars as pl
@@ -52,6 +52,15 @@ class LayerCells(msgspec.Struct, frozen=True):
             if found and found[0][0] and found[0][1] >= NEARLY * sum(ns.values()):
                 return found[0][0]
         return None
+
+    def more_in(self, rows: Collection[int]) -> set[str]:
+        """The layers, and kinds of layer, that spend more in some kernel rows than in the others."""
+        more: dict[str, float] = defaultdict(float)
+        for row, ns in self.of_rows.items():
+            for name, value in ns.items():
+                for one in {name, kind_of(name)}:
+                    more[one] += value if row in rows else -value
+        return {name for name, value in more.items() if value > 0}
 
 
 def _summed(ns: dict[str, float], *, kinds: bool) -> list[tuple[str, float]]:

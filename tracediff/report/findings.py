@@ -85,19 +85,15 @@ def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
     parts = words.parts_line(one, words.finding_scale([one], result))
     size = words.brief_unit(one, result).delta(one.delta_ns)
+    other = "" if one.where.phase == result.observed.phase else words.per_step_of(one, words.unit(result))
     return [
         Cell(size, one.delta_ns, _tone(one)), title, " ", _sure(one, result),
-        *(f", {text}" for text in (_elsewhere(one, result), words.explains(one, result), shorten(parts, 160)) if text),
+        *(f", {text}" for text in (other, words.explains(one, result), shorten(parts, 160)) if text),
     ]  # fmt: skip
 
 
 def _tone(one: Finding) -> Any:
     return values.tone(one.delta_ns, one.level, (one.ci_low_ns, one.ci_high_ns))
-
-
-def _elsewhere(one: Finding, result: Result) -> str:
-    """`per mixed step` of a cause in steps that the first sentence is not of."""
-    return "" if one.where.phase == result.observed.phase else words.per_step_of(one, words.unit(result))
 
 
 def _sure(one: Finding, result: Result) -> Cell:

@@ -150,7 +150,7 @@ PATTERNS: dict[str, str] = {
     "fall_spread": "beyond noise as a sum, at none of its places alone",
     "fall_noise": "{sign} may be noise.",
     "typical_is": "typical: mean of the middle half by length",
-    "typical_few": "{typical}; {phase}: {share} have first uses of kernels and are in the mean alone",
+    "typical_few": "{phase}: {share} have first uses of kernels and are in the mean alone",
     "all_compared": "All step time of both sides is compared.",
     "more_problems": "{count} between the sides",
     "strip": "Every whole step, in the order in which they ran. A comb is a pause that returns; high columns at the start are warm-up.",

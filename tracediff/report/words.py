@@ -312,11 +312,9 @@ def steps_note(result: Result) -> str:
 
 def typical(result: Result) -> str:
     """What a typical step is; of phases that are mostly first uses, how few steps have one."""
-    text = say("typical_is")
-    for one in result.phases:
-        if one.typical and one.start_share >= MOSTLY:
-            text = say("typical_few", typical=text, phase=one.phase, share=units.share(one.start_share))
-    return text
+    few = [one for one in result.phases if one.typical and one.start_share >= MOSTLY]
+    said = (say("typical_few", phase=one.phase, share=units.share(one.start_share)) for one in few)
+    return "; ".join([say("typical_is"), *said])
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
