@@ -274,12 +274,6 @@ def run_names(side: SideInput) -> list[str]:
     return names if more <= 0 else [*names[:LISTED], f"{more} more"]
 
 
-def of_one_rank(finding: Finding) -> bool:
-    """Whether the finding's size is one rank's, while both sides' times and the interval are means over all ranks."""
-    part = finding.candidate_ns - finding.baseline_ns
-    return finding.where.rank is not None and abs(part - finding.delta_ns) > 1 + 1e-6 * abs(part)
-
-
 def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
     """Write a finding's time on both sides, and say where their difference is not the finding's size.
 
@@ -295,7 +289,9 @@ def sides_are(finding: Finding) -> str:
     """Say what the times of both sides are where their difference is not the finding's size; else empty."""
     if finding.cause == "batch_mix":
         return "raw means "
-    return "mean over all ranks " if of_one_rank(finding) else ""
+    part = finding.candidate_ns - finding.baseline_ns
+    of_one_rank = finding.where.rank is not None and abs(part - finding.delta_ns) > 1 + 1e-6 * abs(part)
+    return "mean over all ranks " if of_one_rank else ""
 
 
 def steps_note(result: Result) -> str:
