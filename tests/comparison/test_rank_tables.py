@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from msgspec.structs import replace
 
@@ -10,8 +11,10 @@ from tests.comparing import compare, show
 from tests.comparison.test_ranks import STEPS, US
 from tests.comparison.test_ranks import ranks as one_export
 from tests.tiny import label, reduced
+from tracediff.comparison.tables import skews
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.selection import Selection
+from tracediff.model import RankSkew
 from tracediff.report.remarks import rank_skew
 
 
@@ -86,6 +89,12 @@ def test_steps_of_one_number_belong_together(tmp_path):
     joint = show(both).ranks
     # numbers 0 to 5 of ranks 0 and 2, 1 to 6 of rank 1: its late step is number 1, of six that it shares five
     assert [row.baseline_last for row in joint] == pytest.approx([0, 1 / 5, 1 / 6])
+
+
+def test_of_ranks_that_are_last_equally_often_the_lowest_is_named():
+    steps = {"side": [0] * 4, "run": [0] * 4, "step": [0, 0, 1, 1], "rank": [0, 1, 0, 1]}
+    joint = pl.DataFrame({**steps, "last": [False, True, True, False], "behind_ns": [0.0, 10.0, 20.0, 0.0]})
+    assert skews(joint) == [RankSkew("baseline", 2, 2, 15.0, 0, 0.5)]
 
 
 def test_a_kernel_that_is_slower_on_one_rank(tmp_path):
