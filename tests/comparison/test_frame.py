@@ -368,6 +368,20 @@ def test_everything_closes(sides, speed: bool):
     assert runs[1] - runs[0] == near(whole.delta)
 
 
+def test_the_interval_of_two_phases_is_that_of_the_mean_of_both():
+    """Both are alike, each half of the steps: of two variances a quarter each, so the root of a half of the width of one."""
+    one_side = [
+        [step(cells=[us * 1000.0], phase=name) for us in [100, 3000] * 6 for name in ("generation", "mixed")]
+    ]
+    found = measured(one_side, one_side, idle=1)
+    assert [one.steps.share for one in found.phases] == [0.5, 0.5]
+    widths = [one.mean.estimate.half[0] for one in found.phases]
+    assert found.whole.half[0] == pytest.approx(
+        widths[0] / np.sqrt(2), rel=0.03
+    )  # dependence differs a little
+    assert widths[1] == pytest.approx(widths[0], rel=0.03)
+
+
 @settings(max_examples=20, deadline=None)
 @given(two_sides(), st.booleans())
 def test_exchanging_the_sides_changes_every_sign(sides, speed: bool):
