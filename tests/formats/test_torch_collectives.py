@@ -227,20 +227,23 @@ def test_groups_that_two_ranks_recorded():
 
 def test_groups_of_some_of_four_ranks():
     """Eight all-reduces in one of two groups tp and one all-gather in one of two groups dp a step and rank (fixtures/torch/README.md)."""
-    inputs = [resolve(str(RECORDED / name)) for name in ("tp2_dp2_256", "tp2_dp2_1024")]
-    sides = reduce_sides(inputs, Reading(threads=1))
-    comms = []
-    for part in sides[0].parts:
-        arrived = part.arrivals
-        counts = dict(arrived.group_by("group").len().iter_rows())
+    inputs = [resolve(str(RECORDED / name)) for name in ("tp2_dp2_256", "tp2_dp2_1024", "tp2_dp2_late")]
+    base, more, late = reduce_sides(inputs, Reading(threads=1))
+    for part in base.parts:
+        counts = dict(part.arrivals.group_by("group").len().iter_rows())
         assert counts == {"tp": 8 * part.periods.height, "dp": part.periods.height}
-        comms.append(dict(arrived.select("group", "comm").unique().iter_rows()))
-    tp, dp = ([one[name] for one in comms] for name in ("tp", "dp"))
-    assert tp[0] == tp[1] != tp[2] == tp[3]
-    assert dp[0] == dp[3] != dp[1] == dp[2]
-    result = compare(*sides)
+    result = compare(base, more)
+    assert sorted((one.name, one.members, one.calls) for one in result.rank_groups) == [
+        ("dp", [0, 2], "ncclAllGather"), ("dp", [1, 3], "ncclAllGather"),
+        ("tp", [0, 1], "ncclAllReduce"), ("tp", [2, 3], "ncclAllReduce"),
+    ]  # fmt: skip
     (row,) = [one for one in result.structure if one.kind == "messages"]
     # what a rank sends: 256 or 1024 rows of 4096 bf16
     assert (row.name, row.group, row.baseline, row.candidate) == ("ncclAllGather", "dp", 1, 1)
     assert (row.baseline_bytes, row.candidate_bytes) == (256 * 8192, 1024 * 8192)
     assert "ncclAllGather of group dp 2.10 -> 8.39 MB per step in 1 call" in headline(result).counts
+    result = compare(base, late)
+    (found,) = [one for one in result.findings if one.cause == "host_work" and one.where.rank == 3]
+    assert found.where.range == "schedule"
+    assert found.delta_ns == pytest.approx(800 * US, rel=0.05)  # planted
+    assert "on rank 3, and the others wait for it: host work in schedule" in headline(result).text

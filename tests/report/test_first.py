@@ -545,8 +545,8 @@ def test_communication_with_kernels_beside_it_says_so() -> None:
     kernels = [m.Kernels((name,)) for name in names]
     parts = [m.FindingPart("comm", m.Where(kernels=one), 1.0, 1.0, 1.0, "likely") for one in kernels]
     one = finding("comm", -166.0, where={"kernels": kernels[0]}, parts=parts)
-    assert named(one) == "communication in NCCL and 2 more kernels"
-    assert named(msgspec.structs.replace(one, parts=parts[:1])) == "communication in NCCL"
+    assert named(one) == "communication in NCCL's all-reduce and 2 more kernels"
+    assert named(msgspec.structs.replace(one, parts=parts[:1])) == "communication in NCCL's all-reduce"
 
 
 # Would it repeat
@@ -761,7 +761,7 @@ def test_titles() -> None:
         "vectorized_elementwise_kernel<CUDAFunctor_add>": "add",
         "reduce_kernel<or_kernel_cuda>": "or_kernel_cuda",
         "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma": "attention",
-        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "NCCL",
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "NCCL's all-reduce",
         "vectorized_layer_norm_kernel": "vectorized_layer_norm",
         "rms_norm": "rms_norm",
     }  # fmt: skip

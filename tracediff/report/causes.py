@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tracediff.formats.unpack import stem
-from tracediff.kernels.names import GROUPS, category
+from tracediff.kernels.names import GROUPS, category, collective
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
@@ -365,7 +365,7 @@ def joined(names: list[str]) -> str:
 
 
 def brief(name: str) -> str:
-    """What a kernel does: `GEMM` of those with a generated name, `silu`, else its name without arguments of its template."""
+    """What a kernel does: `GEMM` and `NCCL's all-reduce` of those with a generated name, `silu`, else its name without arguments of its template."""
     name = _COPY.sub(r"\1", name)
     function, _, arguments = name.partition("<")
     word = function
@@ -376,7 +376,8 @@ def brief(name: str) -> str:
     word = _bare(word)
     kind = KINDS.get(category(name))
     if kind and (len(word) > 20 or word.startswith("nvjet")):
-        return kind
+        what, _ = collective(name)
+        return say("collective", library=kind, what=what) if what else kind
     return shorten(word, NAME)
 
 

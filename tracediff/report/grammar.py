@@ -323,6 +323,7 @@ PATTERNS: dict[str, str] = {
     "mix_sizes": "other batch sizes",
     # Of kernels and copies: by cause, and where it says more by how they were matched.
     "name_comm": "communication in {kernel}",
+    "collective": "{library}'s {what}",
     "name_memcpy": "exposed {kernel}",
     "name_memcpy_new": "a new {kernel}",
     "name_kernel_time": "replaced {kernels}",
