@@ -260,6 +260,19 @@ def test_a_split_k_adds_to_the_time_of_gemms_and_not_to_their_flop(tmp_path):
     assert found.phases[0].baseline.known > 0.99
 
 
+def test_a_kernel_of_several_shapes_is_one_row(tmp_path):
+    """Each of four whole steps launches it with 2048 rows for 100 us and with 4096 for 200 us."""
+    half, whole = (sizes("aten::mm", [rows, 4096], [4096, 4096]) for rows in (2048, 4096))
+
+    def inside(trace, number, start):
+        launched(trace, number, start, BF16, 100_000, half)
+        launched(trace, number, start, BF16, 200_000, whole, at=120_000, corr=3)
+
+    (row,) = limits_of(steps(inside), tmp_path).rows
+    assert (row.baseline.launches, len(row.baseline.shapes)) == (8, 2)
+    assert row.baseline.flop_per_s == pytest.approx(3 * 4096**3 / 300e-6)
+
+
 def test_what_is_not_known_is_not_said(tmp_path):
     """No shapes, two GEMMs in one operator, a kernel of another kind: nothing at all."""
     text = sizes("aten::mm", [4096, 4096], [4096, 4096])
