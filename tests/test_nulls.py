@@ -83,6 +83,17 @@ def test_the_planted_causes_are_first(scored):
     assert all(one.level != "within_noise" for one in scored.found)
 
 
+def test_the_first_sentences_name_what_was_planted(scored):
+    """A collection in rare steps, and host work in every step, of one phase: each holds a tenth of the change. What got faster is a count."""
+    said = {
+        "gc": "Python GC in _schedule",
+        "host_work": "host work in _schedule",
+        "kernel_fused": "fused GEMMs, 16 -> 8 per step",
+    }
+    for one in scored.found:
+        assert said[one.cause] in scored.sentence
+
+
 def test_the_planted_sizes_are_in_the_intervals(scored):
     for one in scored.found:
         assert abs(one.ns - one.planted_ns) <= one.half, one

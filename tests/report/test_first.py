@@ -192,6 +192,13 @@ def test_what_is_sure_is_advised_where_the_step_is_not() -> None:
     one = result("inconclusive", seen(1_000, 1_010, 30, unsure, calls), unsure, calls)
     step = msgspec.structs.replace(one.step, runs_advised=5)
     assert first.advice(msgspec.structs.replace(one, step=step)) == "Next: find the call."
+    for size, said in (
+        (11, "use pinned memory"),
+        (9, "record 5 runs a side in turns (tracediff capture -n 5)"),
+    ):  # 1 % of the step
+        copied = finding("memcpy", size, rank=3, level="exact", next="use pinned memory.")
+        one = result("inconclusive", seen(1_000, 1_200, 300, unsure), unsure, copied)
+        assert first.advice(msgspec.structs.replace(one, step=step)) == f"Next: {said}."
     other = [counted("workload", 0.4, 0.4)]
     one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure, structure=other)
     asked = "Next: check that both sides were given the same work: the same requests, batch size and lengths."

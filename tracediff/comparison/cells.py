@@ -186,11 +186,14 @@ class PhaseCells(msgspec.Struct, frozen=True, dict=True):
         return most and abs(delta) > OWN * self.step_ns and self._moved_all(delta)
 
     def _moved_all(self, delta: float) -> bool:
-        """Whether other phases take back no half of a change of the mean, and it is surely one of all steps, or a tenth of them."""
+        """Whether other phases take back no half of a change of the mean, and it is sure by its runs, surely one of all steps, or a tenth of them."""
         if self.whole is None:
             return True
         own, both = self.steps.share * delta, (self.whole.baseline[STEP], self.whole.candidate[STEP])
-        large = self.whole.p[STEP] < ALPHA or abs(own) >= LITTLE * min(both)
+        sure = self.whole.p[STEP] < ALPHA or (
+            min(self.runs) >= RUNS_TELL and self.mean.estimate.p[STEP] < ALPHA
+        )
+        large = sure or abs(own) >= LITTLE * min(both)
         return bool(large and self.whole.delta[STEP] * delta >= MOSTLY * own * delta)
 
     @property

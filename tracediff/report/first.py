@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tracediff.kernels.names import short
 from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
-from tracediff.model.causes import OWN
+from tracediff.model.causes import OWN, SURELY
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import brief, named, run_name, the_thread
@@ -66,7 +66,7 @@ def advice(result: Result) -> str:
 
 
 def advised(result: Result) -> str:
-    """What to do: about what forbids a comparison, about the cause that is named first, or about noise."""
+    """What to do: about what forbids a comparison, a cause that is named or counted, other work, or noise."""
     failed = _failed(result) if result.verdict == "not_comparable" else None
     if failed:
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
@@ -74,18 +74,22 @@ def advised(result: Result) -> str:
         return say(_NEXT.get(failed.name, "next_alike"), name=name)
     if result.verdict == "no_change":
         return say("next_same")
-    parts = result.observed.parts
-    for one in parts[:1] if result.verdict in words.MOVED else parts:
+    parts, phase = result.observed.parts, result.observed.phase
+    better = result.verdict in ("improved", "likely_improved")
+    for one in parts[:1] if better else parts:
         found = _finding(result, one)
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return found.next.rstrip(".")
-    phase = result.observed.phase
+    if result.verdict not in words.MOVED:
+        for found in result.findings:
+            counted = found.level == "exact" and found.where.phase == phase
+            if counted and found.next and found.delta_ns >= SURELY * result.observed.baseline_ns:
+                return found.next.rstrip(".")
     if any(row.kind == "workload" and row.phase == phase for row in result.structure):
         return say("next_work")
     runs = result.step.runs_advised
     if runs and not _surely_faster(result):
         return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")
-    better = result.verdict in ("improved", "likely_improved")
     return say("next_faster" if better else "next_causes", candidate=result.inputs.candidate.label)
 
 
