@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.measuring import measured, step
 from tests.tiny import label, reduced
 from tracediff.comparison.candidates import Candidate
-from tracediff.comparison.findings import cancels, merged
+from tracediff.comparison.classes import build_strata, mix
+from tracediff.comparison.findings import cancels, merged, mix_finding
 from tracediff.comparison.places import Judgement, Place
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, FindingFacts, FindingPart, Kernels, Where
@@ -157,3 +159,13 @@ def test_what_a_kernel_takes_each_is_of_the_step_that_the_cause_is_of(tmp_path):
     found = next(one for one in result.findings if one.cause == "kernel_time")
     assert (found.where.phase, found.delta_ns) == ("generation", pytest.approx(20_000))
     assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))
+
+
+@pytest.mark.parametrize(("mix_us", "told"), [(-11, 1), (9, 0)])
+def test_another_mix_is_told_from_a_hundredth_of_the_step_on(mix_us: float, told: int):
+    """Of steps of 1 ms."""
+    one_side = [[step(cells=[1_000 * US])] * 12]
+    found = measured(one_side, one_side, idle=1)
+    changed = replace(mix(found.frame, 0, 0), batch_mix_ns=mix_us * US)
+    assert changed.baseline_raw_ns == 1_000 * US
+    assert len(mix_finding(found, changed, build_strata(found.frame))) == told
