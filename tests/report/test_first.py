@@ -315,7 +315,7 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     )
     few = phase("generation", delta(1_000.0, -50.0, 8.0), "improved", time_share=m.Shares(0.07, 0.06))
     assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
-        f"{faster}; 7.0 % of step time, all steps together +12.4 %)."
+        f"{faster}; these are 7.0 % of all step time, all steps together +12.4 %)."
     )
     slower = headline(result("likely_regressed", seen(1_000, 1_050, 8), all_steps_ns=129_300.0)).what
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
@@ -587,7 +587,7 @@ def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     unclear = result("inconclusive", seen(1_000, 959, 60, host_speed_ns=-30_000.0), verdict_facts=hidden)
     assert headline(unclear).what.endswith("(-41.0 us, -4.1 %, within noise).")
     assert reason(unclear) == (
-        "A repeat would show -101 to +19.0 us (95 %); up to 30.0 us of the change may come from a faster CPU."
+        "A repeat would show -101 to +19.0 us (95 %): 5 + 5 runs; up to 30.0 us of the change may come from a faster CPU."
     )
 
 

@@ -69,7 +69,7 @@ CAUSES: dict[str, CauseWords] = {
                    "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
                    "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "find what the call {place} waits for: the number of synchronisations is not what changed"),
+                   "find what {call} {place} waits for: the number of synchronisations is not what changed"),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#8d672a",
                    "The host was inside another CUDA call: allocation, event, query.",
                    "find the call (allocation, event, query) {place} and take it out of the step"),
@@ -105,14 +105,12 @@ CAUSES: dict[str, CauseWords] = {
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
-    place, call = (
-        at(finding.where.range or "") or "on this thread",
-        finding.where.os_call or finding.where.api or "",
-    )
+    place = at(finding.where.range or "") or "on this thread"
+    call = finding.where.os_call or finding.where.api or "the call"
     if kind := _advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     return CAUSES[finding.cause].next.format(
-        place=place, name=next(iter(finding.where.called), ""), holder=_holder(finding.where)
+        place=place, call=call, name=next(iter(finding.where.called), ""), holder=_holder(finding.where)
     )
 
 

@@ -149,7 +149,7 @@ def what(result: Result) -> str:
         slots["change"] = say("within_noise", change=slots["change"])
     shares = phase.time_share if (phase := lead(result)) else None
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
-    if result.step.ci_low_ns < 0 < result.step.ci_high_ns and not _within_noise(result):
+    if result.step.ci_low_ns < 0 < result.step.ci_high_ns:
         every = say("within_noise", change=every)
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))

@@ -40,7 +40,7 @@ PATTERNS: dict[str, str] = {
     "unsure": "measured, may be noise: {parts}",
     "unsure_part": "{cause} ({change})",
     "within_noise": "{change}, within noise",
-    "little_time": "{change}; {share} of step time, all steps together {all}",
+    "little_time": "{change}; these are {share} of all step time, all steps together {all}",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
@@ -78,7 +78,7 @@ PATTERNS: dict[str, str] = {
     "repeat_runs": "A repeat would show {low} to {high} (95 %): {runs} runs.",
     "repeat_few": "A repeat would show {low} to {high} (95 %): {runs} runs are too few to confirm the change.",
     "repeat_lone": "A repeat would show {low} to {high} (95 %): {runs} runs, with noise assumed as in other programs.",
-    "repeat_host": "A repeat would show {low} to {high} (95 %); up to {size} of the change may come from a {speed} CPU.",
+    "repeat_host": "A repeat would show {low} to {high} (95 %): {runs} runs; up to {size} of the change may come from a {speed} CPU.",
     "repeat_share": "A repeat would show {low} to {high} (95 %); only {share} of the step time was compared.",
     "repeat_work": "A repeat would show {low} to {high} (95 %), but captures may hold other amounts of work.",
     # Runs that are in no mean.
