@@ -17,6 +17,7 @@ from tracediff.model import Result
 from tracediff.model.common import OddRun
 from tracediff.model.pictures import CauseNode, DivergencePoint, StepStrip, StripColumn
 from tracediff.report import palette, pictures, units, waterfall
+from tracediff.report.causes import run_name
 from tracediff.report.escape import neutral
 from tracediff.report.pictures import (
     cause_tree,
@@ -270,6 +271,20 @@ def test_a_strip_shows_every_run():
     dots = [one for one in root.iter("path") if "stroke-linecap:round" in one.get("style", "")]
     places = [float(x) for one in dots for x in re.findall(r"M([\d.]+) ", one.get("d", ""))]
     assert len(places) == 290 and min(places) >= 150 and max(places) <= 590
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("001-baseline-1/report.sqlite.xz", "001-baseline-1/report"),
+        ("a.json.gz", "a"),
+        ("tp2/.json.gz", "tp2"),
+        (".json.gz", ".json.gz"),
+        ("pr_1", "pr_1"),
+    ],
+)
+def test_a_run_has_its_folder_and_no_ending(name: str, said: str):
+    assert run_name(name) == said
 
 
 def test_a_run_is_called_by_its_file_and_says_that_it_is_left_out():

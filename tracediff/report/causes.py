@@ -79,7 +79,7 @@ CAUSES: dict[str, CauseWords] = {
                    " or collect between batches"),
         CauseWords("gil_wait", "GIL wait", "GIL wait", _HOST, "#a04b77", "#bd6892",
                    "The launching thread was waiting for the GIL.",
-                   "move the work of {holder} to another process, or release the GIL there"),
+                   "move the work of {holder} to another process, or release the GIL"),
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#955072",
                    "The launching thread was doing anything else, named by its innermost range.",
                    "profile the host code {place} (for Python: py-spy), or add NVTX ranges there"),
@@ -422,8 +422,9 @@ def _where(one: IdleCause | StepPlace) -> Where:
 
 
 def run_name(name: str) -> str:
-    """A run as sentences and pictures name it: its file without the ending."""
-    return stem(Path(name))
+    """A run as sentences and pictures name it: its file without the ending, in the folder that it has."""
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}{stem(Path(file))}".rstrip("/") or name
 
 
 def _numbers(finding: Finding) -> str:
