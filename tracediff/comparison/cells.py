@@ -528,7 +528,7 @@ def cell_table(
         kind_names = {name: at for at, name in enumerate(sorted(set(layers.kinds)))}
         kind_first += len(layers.names)
         # what is mostly communication scatters as that does
-        waits = layers.more_in([row for row, kind in enumerate(kernels.kinds) if kind == "comm"])
+        waits = layers.more_in({row for row, kind in enumerate(kernels.kinds) if kind == "comm"})
         kinds += ["comm" if name in waits else "compute" for name in (*layers.names, *kind_names)]
         kind_of = np.array([kind_names[kind] for kind in layers.kinds], np.int64)
         spent, layer = layers.values["share_ns"].to_numpy(), layers.values["layer"].to_numpy()

@@ -108,11 +108,7 @@ def untraced(result: Result, finding: Finding) -> str:
     if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
         return ""
     # CUDA graphs that are made anew in these steps are no collection
-    if any(
-        row.kind == "graph_instantiations" and row.candidate > row.baseline
-        for row in result.structure
-        if row.phase == result.observed.phase
-    ):
+    if structure.more(result, "graph_instantiations", result.observed.phase):
         return ""
     return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, result.observed.phase))
 

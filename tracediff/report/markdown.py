@@ -28,7 +28,6 @@ from tracediff.report import (
 )
 from tracediff.report.amounts import LISTED, NAME, NAMED, PAGE, TEXT
 from tracediff.report.blocks import Block, Code, Figure, Items, Line, Link, Listing, Span, Strong
-from tracediff.report.causes import run_name
 from tracediff.report.escape import markdown_code, markdown_prose, neutral, shorten, visible
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE
@@ -242,7 +241,7 @@ def _trust(result: Result) -> list[list[Span]]:
         return []
     for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
         if runs := words.run_names(side):
-            listed = [span for run in runs for span in (", ", Code(run_name(run)))][1:]
+            listed = [span for run in runs for span in (", ", Code(run))][1:]
             items.append([f"Runs of the {name}: ", *listed])
     return items
 

@@ -13,7 +13,7 @@ from tracediff.model import AllocationFact, Finding, Insight, Moment, Result, St
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
-from tracediff.report import show_words, units, words
+from tracediff.report import show_words, structure, units, words
 from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, reason, untraced
 from tracediff.report.grammar import say, told
@@ -184,10 +184,10 @@ def _advice(finding: Finding, result: Result) -> str:
     """What to do next: nothing where it got faster, unless the work may have gone missing, or the recordings differ."""
     if result.verdict == "not_comparable":
         return ""
-    if finding.level == "within_noise" and not (finding.cause == "host_sync" and finding.facts.counted_calls):
-        return (
-            ""  # the first line's advice is about noise; calls that are counted can be found without a repeat
-        )
+    # of what may be noise the first line's advice is about that; calls that are counted can be found without a repeat
+    counted = finding.cause == "host_sync" and finding.facts.counted_calls
+    if finding.level == "within_noise" and not counted:
+        return ""
     if finding.facts.late_rank is not None:
         if finding.facts.late_rank.kind == "pipeline":
             return say("next_bubble")
@@ -199,7 +199,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_no_graphs")
     if finding.facts.early is not None and finding.delta_ns > 0:
         return say("next_early")
-    if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and _blocks(result, finding):
+    waits = structure.more(result, "blocking", finding.where.phase)  # for their kernels
+    if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and waits:
         return say("next_blocking")
     if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")
@@ -209,12 +210,6 @@ def _advice(finding: Finding, result: Result) -> str:
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
         return advice(finding)
     return ""
-
-
-def _blocks(result: Result, finding: Finding) -> bool:
-    """Whether more launches of the phase wait for their kernels."""
-    mine = (row for row in result.structure if row.kind == "blocking" and row.phase == finding.where.phase)
-    return any(row.candidate > row.baseline for row in mine)
 
 
 def _allocated(one: AllocationFact) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tracediff.kernels.names import collective, short
 from tracediff.model import Finding, Kernels, Result, StructureRow
+from tracediff.model.structure import StructureKind
 from tracediff.report import units
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.causes import KINDS, brief, is_counted, named
@@ -67,6 +68,12 @@ def brief_of(result: Result) -> list[str]:
             text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
         said.append(text)
     return said
+
+
+def more(result: Result, kind: StructureKind, phase: str | None) -> bool:
+    """Whether the candidate does more of something in the steps of a phase."""
+    mine = (row for row in result.structure if row.kind == kind and row.phase == phase)
+    return any(row.candidate > row.baseline for row in mine)
 
 
 def _holds(finding: Finding, row: StructureRow) -> bool:

@@ -20,7 +20,6 @@ from tracediff.report import (
     workloads,
 )
 from tracediff.report.blocks import flat
-from tracediff.report.causes import run_name
 from tracediff.report.console import (
     TONES,
     has_unicode,
@@ -76,7 +75,7 @@ def _verdict(result: Result, console: Console) -> None:
     print_line(console, (labels, "dim"))
     for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
         if runs := words.run_names(side):
-            listed = ", ".join(shorten(run_name(run), 60) for run in runs)
+            listed = ", ".join(shorten(run, 60) for run in runs)
             print_line(console, (say("runs_of", side=name, runs=listed), "dim"), hang=2)
 
 

@@ -22,7 +22,7 @@ from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
-from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds
+from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds, run_name
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY, NEARLY
 from tracediff.trace.threads import OUTSIDE
@@ -266,8 +266,8 @@ def place(where: Where) -> list[tuple[str, str]]:
 
 
 def run_names(side: SideInput) -> list[str]:
-    """The captures that a side takes as repeats of one program, as their folder names them; empty for a single one."""
-    names = [run.name for run in side.runs]
+    """The captures that a side takes as repeats of one program, without the endings of their files; empty for a single one."""
+    names = [run_name(run.name) for run in side.runs]
     if len(names) < 2:
         return []
     more = len(names) - LISTED
