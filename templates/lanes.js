@@ -44,6 +44,7 @@
     figure.height = y - BETWEEN;
     figure.lanes = lanes;
   };
+  const named = (lane) => [lane.name, lane.of].filter(Boolean).join(", ");
   const said = (event, scale) => {
     const [word] = data.groups[event.group];
     const name = event.text && event.text !== word ? `${word}: ${event.text}` : word;
@@ -209,10 +210,10 @@
       if (names) list.append(Object.assign(element("span", "head", side.side), { style: `top:${side.top}px` }));
       let above = "";
       for (const lane of side.lanes) {
-        const [what, ...rest] = lane.name.split(", "), name = Object.assign(element("span"), { title: lane.name, style: `top:${lane.y + lane.height / 2}px` });
-        if (rest.length && what === above) name.append(element("i", "", `${what}, `), rest.join(", "));
-        else name.append(what, element("i", "", ["", ...rest].join(", "))); // <i>: where there is little room it falls away
-        above = what;
+        const name = Object.assign(element("span"), { title: named(lane), style: `top:${lane.y + lane.height / 2}px` });
+        const [first, second] = lane.of && lane.name === above ? [element("i", "", `${lane.name}, `), lane.of] : [lane.name, element("i", "", lane.of && `, ${lane.of}`)];
+        name.append(first, second); // <i>: where there is little room it falls away
+        above = lane.name;
         list.append(name);
       }
     }
@@ -283,7 +284,7 @@
       const [partner] = event ? partnerOf(figure, event) : [null];
       align.disabled = !partner;
       if (event) {
-        const words = [element("b", "", event.lane.side.side), ` ${event.lane.name}, ${said(event, figure.scale)}`];
+        const words = [element("b", "", event.lane.side.side), ` ${named(event.lane)}, ${said(event, figure.scale)}`];
         if (partner) words.push(" \u2014 matched in the ", element("b", "", partner.lane.side.side), `: ${said(partner, figure.scale)}`);
         read.replaceChildren(...words);
       } else read.replaceChildren(...rest);
@@ -412,7 +413,7 @@
       for (const one of every.sort((a, b) => b.covered - a.covered).slice(0, LONGEST)) {
         const row = body.insertRow(), [word] = data.groups[one.group];
         const what = [`${one.count > 1 ? `${one.count} events, ` : ""}${word}`, one.text !== word ? one.text : ""].filter(Boolean).join(": ");
-        for (const text of [one.lane.side.side, one.lane.name, what]) row.insertCell().textContent = text;
+        for (const text of [one.lane.side.side, named(one.lane), what]) row.insertCell().textContent = text;
         for (const ns of [one.covered, one.begin]) Object.assign(row.insertCell(), { className: "n", textContent: written(ns, figure.scale) });
       }
       const scroll = element("div", "scroll");

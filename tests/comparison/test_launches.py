@@ -168,10 +168,10 @@ def test_kernels_of_a_library_that_replace_others_have_one_name():
     before = kernel_row("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_ffma_cublas")
     after = kernel_row("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_cublas")
     both = replace(before, candidate=after.baseline, match="sequence")
-    assert kernel_words.launched(both) == "GEMM kernels (fp32 -> tf32)"
+    assert kernel_words.launched(both).text() == "GEMM kernels (fp32 -> tf32)"
     # a single one keeps its own, without its tile
-    assert kernel_words.launched(before) == "xmma_gemm_f32f32_f32f32_f32_nn_n_ffma_cublas"
-    assert kernel_words.launched(kernel_row("void app::scale<float>(float *)")) == "scale"
+    assert kernel_words.launched(before).text() == "xmma_gemm_f32f32_f32f32_f32_nn_n_ffma_cublas"
+    assert kernel_words.launched(kernel_row("void app::scale<float>(float *)")).text() == "scale"
 
 
 def kernel_row(name: str) -> KernelRow:

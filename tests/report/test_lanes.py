@@ -41,9 +41,9 @@ def test_small_steps_are_told_event_by_event(pair):
     names = result_of(pair).timelines.names
     seen = 0
     for data, figure, step, side in sides(pair):
-        drawn = {(one["kind"], one["name"]): one for one in side["lanes"]}
+        drawn = {(one["kind"], one["name"], one["of"]): one for one in side["lanes"]}
         for lane in step.lanes if not figure["below"] else ():
-            if (found := drawn.get((lane.kind, lane.name))) is None:
+            if (found := drawn.get((lane.kind, lane.name, lane.of))) is None:
                 continue
             begins, lengths = zip(*decoded(found), strict=True)
             assert begins == pytest.approx(column(lane.start), abs=10)  # numbers are tens of ns
@@ -59,9 +59,9 @@ def test_what_is_merged_adds_up_by_group_and_stays_in_its_step(pair):
     result = result_of(pair)
     for data, figure, step, side in sides(pair):
         assert side["period"] == step.period_ns <= figure["length"]
-        drawn = {(one["kind"], one["name"]): one for one in side["lanes"]}
+        drawn = {(one["kind"], one["name"], one["of"]): one for one in side["lanes"]}
         for lane in step.lanes:
-            if (found := drawn.get((lane.kind, lane.name))) is None:  # of ranges less than 3 px wide
+            if (found := drawn.get((lane.kind, lane.name, lane.of))) is None:  # of ranges less than 3 px wide
                 assert lane.kind == "range" and column(lane.length).max() <= 0.003 * figure["length"]
                 continue
             merged = iter(found.get("covered", []))
@@ -84,7 +84,9 @@ def test_what_is_merged_adds_up_by_group_and_stays_in_its_step(pair):
 def test_sides_have_the_same_lanes_and_pages_stay_small(pair):
     data = json.loads(lanes.data(result_of(pair)))
     for figure in data["figures"]:
-        orders = [[(one["kind"], one["name"]) for one in side["lanes"]] for side in figure["sides"]]
+        orders = [
+            [(one["kind"], one["name"], one["of"]) for one in side["lanes"]] for side in figure["sides"]
+        ]
         assert all(order == orders[0] for order in orders)
         events = sum(len(lane["event"]) for side in figure["sides"] for lane in side["lanes"])
         assert 0 < events < 6_000

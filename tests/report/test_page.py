@@ -207,7 +207,7 @@ def lanes_of(page, number: int = 0) -> tuple[int, list[list[dict]]]:
             columns = ([10 * one for one in lane[name]] for name in ("after", "length"))  # ns
             for after, length, event in zip(*columns, lane["event"], strict=True):
                 text, _, row = data["events"][event]
-                events.append({"side": side["side"], "lane": lane["name"], "begin": at + after, "length": length, "row": row, "text": data["texts"][text]})  # fmt: skip
+                events.append({"side": side["side"], "lane": ", ".join(filter(None, (lane["name"], lane["of"]))), "begin": at + after, "length": length, "row": row, "text": data["texts"][text]})  # fmt: skip
                 at += after + length
             lanes.append(events)
     return figure["length"], lanes

@@ -249,7 +249,7 @@ def test_merging_by_hand() -> None:
 def test_a_long_step_is_bounded_and_keeps_its_sums() -> None:
     size = 30_000
     start = np.arange(size) * 10
-    lane = Lane("idle", "x", start, start + 7, np.arange(size) % 3, np.arange(size) % 2, ["a", "b", "c"], ("p", "q"))  # fmt: skip
+    lane = Lane("idle", "x", "", start, start + 7, np.arange(size) % 3, np.arange(size) % 2, ["a", "b", "c"], ("p", "q"))  # fmt: skip
     (merged,), events, below = bounded([lane], size * 10)
     assert events == size and below > 7
     assert len(merged.start) <= MOST_EVENTS

@@ -123,6 +123,7 @@ class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: gpu (a stream's work), idle (the GPU's idle time), api (outermost CUDA calls of the launching thread),
     range (its NVTX ranges, a lane a level), gil (its holds and waits), holders (other threads that held the GIL), gc.
+    of: the thread or level that tells lanes of one name apart.
     """
 
     kind: str
@@ -131,6 +132,7 @@ class TimelineLane(msgspec.Struct, frozen=True, omit_defaults=True):
     length: str  # ns, clipped to the step
     what: str  # index into Timelines.names: a kernel, a place, a call, a range
     group: str  # index into Timelines.names: a category of GPU work, a cause of idle time, a kind of call
+    of: str = ""
     row: str = ""  # of gpu: index into Result.kernels, -1 none
     count: str = ""  # events merged into one, where any were
     inside: str = ""  # ns that they really cover, where any were merged

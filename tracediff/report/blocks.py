@@ -45,7 +45,7 @@ Tone = Literal["", "slower", "faster", "noise", "untested", "nil", "warn", "fail
 class Cell(msgspec.Struct, frozen=True):
     """A cell, or a span with a tone. value: the figure behind the text, for sorting and copying. swatch: a category. of: level or status, a mark before the text.
 
-    more: blocks that the cell opens to; texts: several names, of which the text holds the first.
+    more: blocks that the cell opens to; sides: the two names of a text with an arrow, for where it is cut.
     """
 
     text: str = ""
@@ -59,6 +59,7 @@ class Cell(msgspec.Struct, frozen=True):
     link: str = ""
     bars: Sequence[float] = ()
     more: Sequence[Block] = ()
+    sides: Sequence[str] = ()
 
 
 EMPTY = Cell("\N{EN DASH}", tone="nil")

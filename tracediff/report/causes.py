@@ -23,7 +23,7 @@ from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.names import counted as name_counts
 from tracediff.report.units import arrow, counted, prose, size
 from tracediff.stats.rules import MOSTLY
-from tracediff.trace.threads import OUTSIDE, awaits
+from tracediff.trace.threads import OUTSIDE, awaits, beside
 
 
 class CauseWords(msgspec.Struct, frozen=True):
@@ -525,11 +525,11 @@ def at(place: str) -> str:
     """`in RANGE`; of what lies in none `between A and B`, `between two A`, of a thread without ranges that none covers it."""
     if not place or place == OUTSIDE:
         return say("in_no_range") if place else ""
-    beside = place_name(place)
-    if beside == place:
+    around = beside(place)
+    if around is None:
         return say("in_range", range=place)
-    one, _, other = beside.removeprefix("between ").partition(" and ")
-    return say("between_two", range=one) if one and one == other else beside
+    one, other = around[0], around[-1]
+    return say("between_two", range=one) if len(around) > 1 and one == other else place_name(place)
 
 
 def _count(value: float) -> str:

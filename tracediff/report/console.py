@@ -76,7 +76,7 @@ def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ())
     room = console.width - 2
     beside = room - 2 - max(map(len, rest))
     room = room if said or beside < NAME else max(20, beside)
-    names_of = [Text(_plain(names.cut(row[0].text, room), console)) for row in table.rows]
+    names_of = [Text(_plain(names.cut(row[0].sides or (row[0].text,), room), console)) for row in table.rows]
     rows = [[name, *cells] for name, cells in zip(names_of, others, strict=True)]
     lines = table_lines(console, table.heads, rows, left={0, *left})
     apart = max(map(len, lines)) + 2 > console.width

@@ -11,8 +11,8 @@ from tracediff.kernels.names import normalise
 from tracediff.model import KernelAnswer, KernelRow, KernelSide, Result
 from tracediff.model.causes import OWN
 from tracediff.report import names, units, words
-from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
+from tracediff.report.names import Name
 from tracediff.report.rows import kernel_order
 
 
@@ -131,7 +131,7 @@ def _counts(row: KernelRow) -> tuple[float, float]:
     return before, after
 
 
-def launched(row: KernelRow, width: int = 60) -> str:
+def launched(row: KernelRow) -> Name:
     """A short name: without arguments and tuning; both where the sides differ. `GEMM kernels (fp32 -> tf32)` of several that replace others."""
     sides = [side for side in (row.baseline, row.candidate) if side]
     called = [list(dict.fromkeys(_short(one) for one in side.names)) for side in sides]
@@ -140,10 +140,9 @@ def launched(row: KernelRow, width: int = 60) -> str:
     kind = _KINDS.get(row.category)
     if kind and (len(called) > 1 or len(called[0]) > 1):
         precisions = dict.fromkeys(_precision(side) for side in sides)
-        return f"{kind} ({' -> '.join(precisions)})" if len(precisions) > 1 and "" not in precisions else kind
-    room = (width - 4 * (len(called) - 1)) // len(called)
-    several = [one[0] + (f" and {len(one) - 1} more" if len(one) > 1 else "") for one in called]
-    return " -> ".join(shorten(one, room) for one in several)
+        known = len(precisions) > 1 and "" not in precisions
+        return Name((kind,), f" ({units.arrow(precisions)})" if known else "")
+    return Name(tuple(one[0] + (f" and {len(one) - 1} more" if len(one) > 1 else "") for one in called))
 
 
 def _short(kernel: str) -> str:

@@ -1,8 +1,8 @@
 """Steps event by event, and the parts of them that show a cause, as plain JSON: templates/lanes.js draws them.
 
 `{texts, groups, beyond, events, figures, crops}`. groups: key -> [name, colour as a variable of the page]; beyond: the same of what is hatched. events: [text, group, row of the
-kernel table or -1], each once. A figure or a crop is `{length, scale, sides}`, a side `{side, lanes, ...}`, a lane `{kind, name, after,
-length, event}`: of each event the time from the end of the one before, its own, both in tens of ns, and its index into events. Where
+kernel table or -1], each once. A figure or a crop is `{length, scale, sides}`, a side `{side, lanes, ...}`, a lane `{kind, name, of,
+after, length, event}`: of each event the time from the end of the one before, its own, both in tens of ns, and its index into events. Where
 neighbours of one group are one event, `count` says of all how many they are, and `covered` of those of several how much they fill.
 """
 
@@ -119,11 +119,11 @@ class _Page:
         self, own: Sequence[Lane], both: Iterable[Sequence[Lane]], *, gpu: bool = True
     ) -> list[dict[str, Any]]:
         """The lanes of a side in the order of all, with empty ones for those that only the other side has; `gpu`: of streams too."""
-        there = {(one.kind, one.name): one for one in own}
-        others = [(one.kind, one.name) for lanes in both for one in lanes if gpu or one.kind != "gpu"]
+        there = {_place(one): one for one in own}
+        others = [_place(one) for lanes in both for one in lanes if gpu or one.kind != "gpu"]
         order = sorted(dict.fromkeys([*others, *there]), key=lambda one: _ORDER.index(one[0]))
         return [
-            self._events(there[one]) if one in there else {"kind": one[0], "name": one[1], "after": [], "length": [], "event": []}
+            self._events(there[one]) if one in there else {"kind": one[0], "name": one[1], "of": one[2], "after": [], "length": [], "event": []}
             for one in order
         ]  # fmt: skip
 
@@ -134,6 +134,7 @@ class _Page:
         found = {
             "kind": lane.kind,
             "name": lane.name,
+            "of": lane.of,
             "after": (start - np.append(0, end[:-1])).tolist(),
             "length": (end - start).tolist(),
             "event": events,
@@ -165,8 +166,13 @@ def frames(crop: Crop) -> list[list[tuple[int, int]]]:
 
 def _seen(lanes: list[list[Lane]], length: int) -> list[list[Lane]]:
     """The lanes of both sides without those of ranges that are too short to be seen on either."""
-    shown = {one.name for own in lanes for one in own if one.kind != "range" or np.any(one.end - one.start > _SEEN * length)}  # fmt: skip
-    return [[one for one in own if one.name in shown] for own in lanes]
+    shown = {_place(one) for own in lanes for one in own if one.kind != "range" or np.any(one.end - one.start > _SEEN * length)}  # fmt: skip
+    return [[one for one in own if _place(one) in shown] for own in lanes]
+
+
+def _place(lane: Lane) -> tuple[str, str, str]:
+    """What is one lane on both sides."""
+    return lane.kind, lane.name, lane.of
 
 
 def _axis(length: int) -> dict[str, Any]:
@@ -187,7 +193,7 @@ def _lane(given: TimelineLane) -> Lane:
     start, length = numbers(given.start), numbers(given.length)
     many = len(start)
     return Lane(
-        given.kind, given.name, start, start + length, numbers(given.what), numbers(given.group), [], (),
+        given.kind, given.name, given.of, start, start + length, numbers(given.what), numbers(given.group), [], (),
         columns={"row": numbers(given.row) if given.row else np.full(many, -1, np.int64)},
         inside=numbers(given.inside) if given.inside else length,
         count=numbers(given.count) if given.count else np.ones(many, np.int64),

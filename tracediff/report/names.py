@@ -6,9 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tracediff.model import KernelRow, KernelSide
 from tracediff.report import units
 from tracediff.report.amounts import NAMED
+from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
@@ -18,6 +21,8 @@ _TELLING = re.compile(
     r"(?i)\w*(?:functor|kernel|_op|softmax|norm|reduce)\w*|bf16|bfloat16|half|float8\w*|fp8\w*|e4m3|e5m2"
 )
 _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
+LONG = 112  # letters of a name in a table
+_LEAST = 16  # letters of a name, beside which there is room for what tells it apart
 _PLUMBING = ("gpu_kernel_impl", "gpu_kernel_impl_nocast")
 
 
@@ -65,29 +70,61 @@ def some(names: Sequence[str], most: int = NAMED) -> str:
     return say("and_more", names=shown, count=f"{len(names) - most}") if len(names) > most else shown
 
 
-def both(before: str, after: str, width: int | None = None) -> str:
-    """One name where both sides share it or one lacks it, else both with an arrow; cut to a width."""
-    text = units.arrow(filter(None, (before, after)))
-    return text if width is None else cut(text, width)
+class Name(msgspec.Struct, frozen=True):
+    """A row's name: of both sides the same, or of each its own. apart: what else tells it from others, ` [64,1,1]`."""
+
+    sides: tuple[str, ...]
+    apart: str = ""
+
+    def text(self, width: int | None = None) -> str:
+        """With an arrow between the sides, each of which is cut so that all fits a width."""
+        if width is None:
+            return units.arrow(self.sides) + self.apart
+        apart = self.apart if width - len(self.apart) >= _LEAST else ""  # the name is worth more
+        return cut(self.sides, width - len(apart)) + apart
+
+    def cell(self, width: int) -> Cell:
+        """A cell whose text is cut again where there is less room."""
+        return Cell(self.text(width), code=True, sides=() if self.apart else self.sides)
+
+
+def name(*sides: str) -> Name:
+    """One name where both sides share it or one lacks it."""
+    return Name(tuple(dict.fromkeys(filter(None, sides))))
+
+
+def cut(sides: Sequence[str], width: int) -> str:
+    """Cut a name, or those of both sides, to `width` characters in all."""
+    text = units.arrow(sides)
+    if len(sides) != 2 or len(text) <= width:
+        return shorten(text, width)
+    before, after = sides
+    room = width - (len(text) - len(before) - len(after))
+    left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
+    return units.arrow((shorten(before, left), shorten(after, room - min(left, len(before)))))
 
 
 def _one_side(side: KernelSide | None, shortened: bool, first: bool = False) -> str:
     """The kernels of a side; `first`: one of them, and how many more."""
-    names = counted(short(name) if shortened else name for name in side.names) if side else []
+    names = counted(short(one) if shortened else one for one in side.names) if side else []
     return " + ".join([names[0], f"{len(names) - 1} more"] if first and len(names) > 1 else names)
 
 
 def kernel(row: KernelRow, shortened: bool = True, width: int | None = None) -> str:
     """Name a kernel row: one name where both sides share it, else both with an arrow. Beyond `width` of several kernels the first, and both cut."""
+    return _kernel(row, shortened, width).text(width)
+
+
+def _kernel(row: KernelRow, shortened: bool, width: int | None) -> Name:
     before, after = _one_side(row.baseline, shortened), _one_side(row.candidate, shortened)
     if before == after and shortened and row.match not in ("exact", "name"):
         full = _one_side(row.baseline, False), _one_side(row.candidate, False)
         if apart := _apart(*full):
-            return cut(before, width - len(apart)) + apart if width else before + apart
+            return Name((before,), apart)
         before, after, shortened = *full, False
-    if width is not None and len(both(before, after)) > width:
+    if width is not None and len(name(before, after).text()) > width:
         before, after = (_one_side(side, shortened, first=True) for side in (row.baseline, row.candidate))
-    return both(before, after, width)
+    return name(before, after)
 
 
 def _apart(before: str, after: str) -> str:
@@ -99,34 +136,21 @@ def _apart(before: str, after: str) -> str:
     return f" [{' -> '.join(', '.join(words) for words in zip(*differ, strict=True))}]"
 
 
-def cut(text: str, width: int) -> str:
-    """Cut a name to `width` characters; of `before -> after` both."""
-    before, arrow, after = text.partition(" -> ")
-    if not arrow or len(text) <= width:
-        return shorten(text, width)
-    room = width - len(arrow)
-    left = max(room // 2, room - len(after)) if len(before) >= len(after) else min(room // 2, len(before))
-    return f"{shorten(before, left)}{arrow}{shorten(after, room - min(left, len(before)))}"
-
-
-def kernels(rows: Sequence[KernelRow], width: int | None = None) -> list[str]:
+def kernels(rows: Sequence[KernelRow], width: int) -> list[Name]:
     """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape) with the grids that they were launched with."""
-    said = [kernel(row, width=width) for row in rows]
-    many = Counter(said)
-    return [_with_grids(row, width) if many[text] > 1 else text for row, text in zip(rows, said, strict=True)]
+    said = [_kernel(row, True, width) for row in rows]
+    many = Counter(one.text(width) for one in said)
+    return [
+        _with_grids(row, one) if many[one.text(width)] > 1 else one
+        for row, one in zip(rows, said, strict=True)
+    ]
 
 
-def _with_grids(row: KernelRow, width: int | None) -> str:
-    sides = [_grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
-    before, arrow, after = kernel(row).partition(" -> ")
-    if len(sides) == 2 and arrow and "[" not in before:  # each name with its own
-        text = f"{before} [{sides[0]}] -> {after} [{sides[1]}]"
-        return text if width is None else cut(text, width)
-    shape = f" [{' -> '.join(dict.fromkeys(sides))}]" if sides else ""
-    room = None if width is None else width - len(shape)
-    if width is not None and 3 * len(shape) > width:  # the name is worth more
-        return kernel(row, width=width)
-    return kernel(row, width=room) + shape
+def _with_grids(row: KernelRow, name: Name) -> Name:
+    grids = [_grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
+    if len(grids) == len(name.sides) == 2:  # each name with its own
+        return Name(tuple(f"{one} [{grid}]" for one, grid in zip(name.sides, grids, strict=True)))
+    return Name(name.sides, f" [{units.arrow(grids)}]" if grids else "")
 
 
 def _grids(side: KernelSide) -> str:

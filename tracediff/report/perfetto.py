@@ -281,6 +281,7 @@ class _Texts:
         thread = self._threads.get(lane.source, "a thread")
         known = {
             "idle": "GPU idle, by cause",
+            "api": f"CUDA calls, {thread}",
             "range": f"NVTX ranges, {thread}",
             "gil": f"GIL waits, {thread}",
             "holders": "GIL held by",

@@ -424,11 +424,11 @@ def kernel_table(
     report: Report, found: Sequence[KernelRow], of: rows.PhaseKernels, limit: int, *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
     """Kernels with what they open to. of: all kernels of that step."""
-    called, peaks = names.kernels(found[:limit], width=112), remarks.of_peak(report)
+    called, peaks = names.kernels(found[:limit], names.LONG), remarks.of_peak(report)
     notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
     number = of.places
     cells = {
-        id(row): Cell(name, code=True, more=_kernel(report, row, notes.get(number[id(row)], ())))
+        id(row): replace(name.cell(names.LONG), more=_kernel(report, row, notes.get(number[id(row)], ())))
         for row, name in zip(found, called, strict=False)
     }
     known = {
@@ -478,8 +478,9 @@ def _limits(report: Report) -> Section | None:
     found = remarks.limit_rows(report)
     if limits is None or not found:
         return None
-    called = names.kernels([report.kernels[row.kernel] for row in found])
-    known = {"names": dict(zip((row.kernel for row in found), called, strict=True))}
+    called = names.kernels([report.kernels[row.kernel] for row in found], names.LONG)
+    cells = (one.cell(names.LONG) for one in called)
+    known = {"cells": dict(zip((row.kernel for row in found), cells, strict=True))}
     made = _told(report, "limits", found, "lead_limits", remarks.limits(report), known=known)
     made += _told(report, "MFU", limits.phases, "", look="data fixed")
     return _section("limits", made, 1, printed=True)

@@ -223,7 +223,7 @@ def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, 
         counts, insides = columns[4] or empty, columns[5] or empty
         for start, length, what, group, count, inside in zip(*columns[:4], counts, insides, strict=True):
             yield {
-                "kind": lane.kind, "lane": lane.name, "start_ns": start, "length_ns": length, "what": texts[what],
+                "kind": lane.kind, "lane": ", ".join(filter(None, (lane.name, lane.of))), "start_ns": start, "length_ns": length, "what": texts[what],
                 "group": texts[group], "count": count, "inside_ns": inside,
             }  # fmt: skip
 

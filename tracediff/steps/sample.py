@@ -95,6 +95,7 @@ class StepEvents:
         group: Index,
         texts: list[str],
         groups: tuple[str, ...],
+        of: str = "",
         under: Ints | None = None,
         source: int = -1,
         **columns: Any,
@@ -102,7 +103,7 @@ class StepEvents:
         """A lane of events given in trace time and any order."""
         low, high = np.maximum(start, self.begin), np.minimum(end, self.end)
         lane = Lane(
-            kind, name, low - self.begin, high - self.begin, what, group.astype(np.int64), texts, groups, under, source,
+            kind, name, of, low - self.begin, high - self.begin, what, group.astype(np.int64), texts, groups, under, source,
             {"before_ns": low - start, "whole_ns": end - start, **columns},
         )  # fmt: skip
         inside = np.flatnonzero(high > low)
@@ -229,8 +230,8 @@ class StepEvents:
         begun = dict(zip(launches.start[mine].tolist(), mine.tolist(), strict=True))
         seen, what = np.unique(name, return_inverse=True)
         yield self._lane(
-            "api", f"CUDA calls, {self.role(self.tid)}", calls.start, calls.end, what=what.reshape(-1), group=kind,
-            texts=[self._call(one) for one in seen.tolist()], groups=CALL_GROUPS, source=self.tid,
+            "api", "CUDA calls", calls.start, calls.end, what=what.reshape(-1), group=kind,
+            texts=[self._call(one) for one in seen.tolist()], groups=CALL_GROUPS, of=self.role(self.tid), source=self.tid,
             launch=np.array([begun.get(one, -1) for one in calls.start.tolist()], np.int64),
         )  # fmt: skip
 
@@ -250,9 +251,9 @@ class StepEvents:
             mine = np.flatnonzero(rows["tid"] == tid)
             _, first, what = np.unique(rows["label"][mine], return_index=True, return_inverse=True)
             yield self._lane(
-                "range", f"ranges, {self.role(tid)}", rows["start_ns"][mine], rows["end_ns"][mine], what=what.reshape(-1),
+                "range", "ranges", rows["start_ns"][mine], rows["end_ns"][mine], what=what.reshape(-1),
                 group=np.zeros(len(mine), np.int64), texts=[str(one) for one in rows["text"][mine][first]],
-                groups=("range",), source=tid,
+                groups=("range",), of=self.role(tid), source=tid,
             )  # fmt: skip
 
     @cached_property
@@ -446,13 +447,13 @@ def _streams(lanes: list[Lane]) -> list[Lane]:
     return [*lanes[: _STREAMS - 1], joined(rest, f"{len(rest)} other streams")]
 
 
-def joined(lanes: list[Lane], name: str) -> Lane:
+def joined(lanes: list[Lane], name: str, of: str = "") -> Lane:
     """Events of several lanes of one kind, texts and groups as one."""
     columns: dict[str, Any] = {
         field: np.concatenate([getattr(lane, field) for lane in lanes])
         for field in ("start", "end", "what", "group")
     }
-    joined = replace(lanes[0], name=name, source=-1, columns={}, **columns)
+    joined = replace(lanes[0], name=name, of=of, source=-1, columns={}, **columns)
     return joined.take(np.lexsort((-joined.end, joined.start)))
 
 
@@ -463,11 +464,10 @@ def _levels(ranges: Lane) -> Iterator[Lane]:
     longest = np.argsort(start - end, kind="stable")[:_MOST_RANGES]
     order = longest[np.lexsort((ranges.what[longest], -end[longest], start[longest]))]
     level = _depth(start[order], end[order])
-    role = ranges.name
     for depth in range(min(int(level.max(initial=-1)) + 1, _DEEPEST)):
         here = order[level == depth]
         here = here[np.lexsort((-ranges.end[here], ranges.start[here]))]
-        yield replace(ranges.take(here), name=role if depth == 0 else f"ranges, level {depth + 1}")
+        yield replace(ranges.take(here), of=f"level {depth + 1}" if depth else ranges.of)
 
 
 def _depth(start: Ints, end: Ints) -> Ints:
@@ -500,8 +500,8 @@ def _gil(step: StepEvents) -> list[Lane]:
     seen, what = np.unique(others.columns["tid"], return_inverse=True)
     texts = [f"{step.role(int(one)) or 'a thread'} holds the GIL" for one in seen.tolist()]
     return [
-        joined(own, f"GIL, {step.role(step.tid)}"),
-        replace(others, name="GIL, other threads", what=what.reshape(-1), texts=texts, groups=("gil_other",)),
+        joined(own, "GIL", step.role(step.tid)),
+        replace(others, of="other threads", what=what.reshape(-1), texts=texts, groups=("gil_other",)),
     ]
 
 

@@ -230,6 +230,7 @@ class StepWriter:
         return TimelineLane(
             kind=lane.kind,
             name=lane.name,
+            of=lane.of,
             start=_column(lane.start),
             length=_column(lane.end - lane.start),
             what=_column(_mapped(lane.what, lambda one: self.name(texts[one]))),

@@ -22,7 +22,7 @@ def engines() -> Trtexec:
 
 
 def drawn(trtexec: Trtexec) -> list[picture.Bars]:
-    return picture.rows(trtexec, [render.name(row, 400) for row in trtexec.rows])
+    return picture.rows(trtexec, [render.name(row).text(400) for row in trtexec.rows])
 
 
 def blocks(names: Sequence[str], us: float, count: int = 1) -> Side:

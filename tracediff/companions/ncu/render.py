@@ -15,7 +15,6 @@ from tracediff.companions.render import marked, table
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT
 from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, notes, terms
-from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
@@ -71,7 +70,7 @@ def _linked(row: Row, number: int) -> Row:
 def _part(row: NcuRow, number: int) -> Section:
     """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
     depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
-    none, kernel = missing(row), shorten(name(row), 112)
+    none, kernel = missing(row), name(row).text(names.LONG)
     tables = (("ncu_figures", figures(row)), ("ncu_stalls", stalls(row)))
     listed = [
         table(
@@ -201,14 +200,13 @@ def stalls(row: NcuRow, limit: int = 8) -> list[Figure]:
     return bars
 
 
-def name(row: NcuRow, width: int | None = None) -> str:
+def name(row: NcuRow) -> names.Name:
     """Name a row as kernels are named; with grids where only they differ."""
     one, other = _name(row.baseline), _name(row.candidate)
     grids = [side.grids for side in (row.baseline, row.candidate) if side]
     if one and one == other and grids[0] != grids[1]:
-        label = f"{one}, grid {' -> '.join(' '.join(map(_grid, side[:2])) for side in grids)}"
-        return label if width is None else shorten(label, width)
-    return names.both(one, other, width)
+        return names.Name((one,), f", grid {units.arrow(' '.join(map(_grid, side[:2])) for side in grids)}")
+    return names.name(one, other)
 
 
 def _grid(grid: str) -> str:
@@ -324,7 +322,7 @@ def headline(ncu: Ncu) -> str:
     ]
     more = f" Also {' and '.join(others)}." if others else ""
     pattern = "ncu_together" if together else "ncu_alone"
-    return say(pattern, kernel=name(row, 100), change=row.sentence, sure=sure) + more
+    return say(pattern, kernel=name(row).text(100), change=row.sentence, sure=sure) + more
 
 
 def _count(ncu: Ncu, change: str) -> int:
@@ -357,7 +355,7 @@ def _time(side: NcuKernel | None) -> Cell | None:
 
 
 VALUES: dict[str, values.Value] = {
-    "kernel": lambda row, context: Cell(name(row, 112), code=True),
+    "kernel": lambda row, context: name(row).cell(names.LONG),
     "before_time": lambda row, context: _time(row.baseline),
     "after_time": lambda row, context: _time(row.candidate),
     "moved": lambda row, context: _change(row),

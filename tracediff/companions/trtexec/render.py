@@ -102,7 +102,7 @@ def _layers(trtexec: Trtexec) -> list[Block]:
     foot = replace(total, cells=[total.cells[0], Cell(), *total.cells[2:]])  # which has no match
     listed = replace(listed, rows=listed.rows[:-1], foot=foot, left=len(trtexec.rows) - len(ordered))
     made: list[Block] = [Line([f"{layers_line(trtexec)}."]), Line([say("lead_layers_of_engines")], "lead")]
-    if bars := picture.rows(trtexec, [name(row, 400) for row in trtexec.rows]):
+    if bars := picture.rows(trtexec, [name(row).text(400) for row in trtexec.rows]):
         made.append(Drawing(Later(partial(picture.draw, bars), WIDE, NARROW), "", look="drawn"))
     made += [listed, *([] if first else [Line([say("no_layer_changed")])])]
     if changes := [Changed(row, one) for row, one in changed(trtexec)]:
@@ -171,10 +171,9 @@ def _figure(one: TrtexecFigure, key: str) -> Figure:
     return Figure(label, write(before), write(after), difference, percent, tone, level)
 
 
-def name(row: TrtexecRow, width: int) -> str:
+def name(row: TrtexecRow) -> names.Name:
     """Name a row as kernels are named; of many layers the first ones."""
-    one, other = (names.some(side.names) if side else "" for side in (row.baseline, row.candidate))
-    return names.both(one, other, width)
+    return names.name(*(names.some(side.names) if side else "" for side in (row.baseline, row.candidate)))
 
 
 def meaning(row: TrtexecRow) -> str:
@@ -200,10 +199,10 @@ def headline(trtexec: Trtexec) -> str:
     row = next((row for row in trtexec.rows if row.level in picture.SURE), None)
     if row is None:
         return said
-    like = [one for one in picture.blocks(trtexec, [name(row, 80) for row in trtexec.rows]) if one.sure]
+    like = [one for one in picture.blocks(trtexec, [name(row).text(80) for row in trtexec.rows]) if one.sure]
     most = max(like, key=lambda one: abs(one.delta), default=None)
     if most is None or most.rows == 1:
-        largest = say("largest_layer", name=name(row, 80), became=row.sentence)
+        largest = say("largest_layer", name=name(row).text(80), became=row.sentence)
     else:
         both = units.prose(most.times).both(*most.times) + part_of(most.delta, most.times[0])
         largest = say("largest_layers", name=most.name, both=both)
@@ -256,9 +255,9 @@ def _became(row: TrtexecRow) -> str:
 
 VALUES: dict[str, values.Value] = {
     "difference": lambda row, context: marked(row.difference, row.tone),
-    "layer": lambda row, context: name(row, 400),
+    "layer": lambda row, context: name(row).cell(400),
     "match": lambda row, context: f"{row.match} (reformat)" if row.reformat else row.match,
     "became": lambda row, context: _became(row),
-    "changed": lambda row, context: name(row.row, 400),
+    "changed": lambda row, context: name(row.row).cell(400),
     "group": lambda row, context: shorten(row.name, 48) or NAMELESS,
 }

@@ -128,7 +128,7 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
 
 
 def _called(found: Sequence[Dot]) -> list[str]:
-    return names.kernels([one.row for one in found], width=100)
+    return [name.text(100) for name in names.kernels([one.row for one in found], 100)]
 
 
 def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, near: float) -> None:
