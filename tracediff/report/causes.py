@@ -109,9 +109,10 @@ def advice(finding: Finding) -> str:
     call = finding.where.os_call or finding.where.api or "the call"
     if kind := _advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
-    return CAUSES[finding.cause].next.format(
-        place=place, call=call, name=next(iter(finding.where.called), ""), holder=_holder(finding.where)
-    )
+    name = next(iter(finding.where.called), "").replace(
+        "\u2026", "*"
+    )  # a command takes it where reports cut a name
+    return CAUSES[finding.cause].next.format(place=place, call=call, name=name, holder=_holder(finding.where))
 
 
 def _advised(finding: Finding) -> str:

@@ -12,7 +12,7 @@ from tracediff.model import Finding, FindingPart, Result
 from tracediff.model.causes import CAUSES
 from tracediff.model.pictures import CropSide
 from tracediff.report import fields, lanes, phrases, units, values, words
-from tracediff.report.amounts import NAMED, PAGE
+from tracediff.report.amounts import NAMED, PAGE, TEXT
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -43,10 +43,10 @@ def at_once(causes: Sequence[Finding]) -> list[Finding]:
 
 
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
-    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
+    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of places; page: that of the report, which they lead to."""
     items = []
     for one in found:
-        title = words.sentence(shorten(one.title, width))
+        title = words.sentence(shorten(one.title, TEXT))
         held = words.held(result, one) if one.level != "within_noise" else ""
         said = [
             words.brief_size(one, result),
@@ -82,7 +82,7 @@ def first(result: Result, most: int = 5) -> Section:
 
 
 def _beside_its_size(one: Finding, result: Result) -> list[Span]:
-    title = Link(shorten(words.sentence(one.title), 120), f"finding-{one.rank}")
+    title = Link(words.sentence(shorten(one.title, TEXT)), f"finding-{one.rank}")
     parts = words.parts_line(one, words.finding_scale([one], result))
     size = words.brief_unit(one, result).delta(one.delta_ns)
     other = "" if one.where.phase == result.observed.phase else words.per_step_of(one, words.unit(result))

@@ -45,14 +45,17 @@ class Scale(msgspec.Struct, frozen=True):
         return f"{self.signed(ns)} {self.unit}"
 
     def interval(self, delta: float, low: float | None, high: float | None) -> str:
-        """Write a difference with its interval, where that is known: `+61.2 ± 3.4`, `+61.2 [+48.0, +99.1]` of unlike arms."""
+        """Write a difference with its interval, where that is known: `+61.2 ± 3.4`, `+61.2 (+48.0 to +99.1)` of unlike arms.
+
+        Of like ones the longer is written, which covers the interval, where it says the same of 0.
+        """
         text = self.signed(delta)
         if low is None or high is None:
             return text
-        down, up = delta - low, high - delta
-        if abs(up - down) > _UNLIKE * max(abs(up), abs(down)):
-            return f"{text} [{self.signed(low)}, {self.signed(high)}]"
-        return f"{text} ± {self.number((high - low) / 2)}"
+        arms = sorted((abs(delta - low), abs(high - delta)))
+        if arms[1] - arms[0] > _UNLIKE * arms[1] or (low <= 0 <= high) != (abs(delta) <= arms[1]):
+            return f"{text} ({self.span(low, high)})"
+        return f"{text} ± {self.number(arms[1])}"
 
     def span(self, low: float, high: float) -> str:
         """Write an interval alone: `+48.0 to +99.1`."""

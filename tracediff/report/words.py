@@ -460,9 +460,9 @@ def brief_size(finding: Finding, result: Result) -> str:
 
 
 def brief_unit(finding: Finding, result: Result) -> units.Spoken:
-    """The unit of the first screen; of a finding that is less than a hundredth of it its own."""
+    """The unit of the first screen; of a finding that would be 0 in it its own."""
     prose = page_unit(result)
-    return prose if 100 * abs(finding.delta_ns) >= prose.factor else units.prose([finding.delta_ns])
+    return prose if 2_000 * abs(finding.delta_ns) >= prose.factor else units.prose([finding.delta_ns])
 
 
 def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bool = False) -> str:
