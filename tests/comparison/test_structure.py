@@ -302,12 +302,21 @@ def test_a_data_type_is_that_of_a_kind_of_kernels_whichever_variant_a_step_takes
     assert (row.baseline_values, row.candidate_values) == (["fp16"], ["fp32"])
 
 
-def test_other_work_is_said_first(tmp_path):
-    first, *rest = rows(
-        tmp_path, [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
+def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
+    """No kernel is launched in a grid of the other side."""
+    before, after = [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
+    one, again, other = (
+        side(tmp_path / name, 12, lambda _, acts=acts: acts)
+        for name, acts in (("one", before), ("again", before), ("other", after))
     )
+    result = compare(one, other)
+    first, *rest = result.structure
     assert told(first) == ("workload", "", 0, 0)
     assert [row.kind for row in rest] == ["grid", "grid"]
+    (check,) = [found for found in result.comparability.checks if found.name == "work"]
+    assert (check.status, check.baseline, check.candidate) == ("warn", "generation 0 %", "generation 0 %")
+    assert check.message.startswith("the sides may have been given other work")
+    assert "work" not in [found.name for found in compare(one, again).comparability.checks]
 
 
 @pytest.mark.parametrize("case", ["graphs", "another data type", "pinned memory no more", "another grid"])

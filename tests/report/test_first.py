@@ -199,8 +199,8 @@ def test_what_is_sure_is_advised_where_the_step_is_not() -> None:
         copied = finding("memcpy", size, rank=3, level="exact", next="use pinned memory.")
         one = result("inconclusive", seen(1_000, 1_200, 300, unsure), unsure, copied)
         assert first.advice(msgspec.structs.replace(one, step=step)) == f"Next: {said}."
-    other = [counted("workload", 0.4, 0.4)]
-    one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure, structure=other)
+    other = m.Comparability(True, [m.Check("work", "warn", "generation 40 %", "generation 40 %")])
+    one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure, comparability=other)
     asked = "Next: check that both sides were given the same work: the same requests, batch size and lengths."
     assert first.advice(msgspec.structs.replace(one, step=step)) == asked
 

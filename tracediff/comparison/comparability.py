@@ -15,7 +15,7 @@ from tracediff.errors import TracediffError
 from tracediff.execution.ladder import ALIKE, Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
-from tracediff.model import Check, Comparability, Note, Said, Stratum
+from tracediff.model import Check, Comparability, Note, Said, Stratum, StructureRow
 from tracediff.model.common import CALLS_LOST
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.stats.workload import SHARED
@@ -76,10 +76,11 @@ def check(
     unlike_work: tuple[str, float, float] | None = None,
     counterparts: tuple[float, float] | None = None,
     work: Shared | None = None,
+    counted: Sequence[StructureRow] = (),
 ) -> Comparability:
     """Run every check. `unlike_work`: a kernel that tells that the captures did not do as much, and its launches on each side.
 
-    `counterparts`: see `ladder.counterparts`; `work`: what the sides have in common.
+    `counterparts`: see `ladder.counterparts`; `work`: what the sides have in common; `counted`: what differs by count.
     """
     checks = [
         _same(sides, "gpu", "fail"),
@@ -115,6 +116,9 @@ def check(
         checks.append(
             _check("work", both, "work", baseline=both[0], candidate=both[1], kernel=short(name))
         )  # fmt: skip
+    elif other := [(row.phase, row.baseline, row.candidate) for row in counted if row.kind == "workload"]:
+        both = [", ".join(f"{one[0]} {100 * one[side]:.0f} %" for one in other) for side in (1, 2)]
+        checks.append(_check("work", both, "other_work"))
     return Comparability(all(one.status != "fail" for one in checks), checks)
 
 

@@ -113,7 +113,8 @@ def compare(
     same = frame.once and not unlike and same_work(measured.kernels.rows, launches)
     if frame.once:
         measured = _of_captures(measured, same=same)
-    comparability = check(sides, strata, unlike, counterparts(measured.kernels, work, rung), work)
+    counted = structure(sides, frame)
+    comparability = check(sides, strata, unlike, counterparts(measured.kernels, work, rung), work, counted)
     comparable = comparability.comparable or options.force
 
     steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
@@ -153,7 +154,6 @@ def compare(
     places, places_left_out = place_rows(measured, judged, spoken)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
-    counted = structure(sides, frame)
     first = first_of(measured, spoken, facts)
     findings = find(measured, judged, first, launch, ranks, groups, system, steps_mix, strata, counted)
     facts = launched(facts, launch, findings)

@@ -19,7 +19,7 @@ from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, PERMUTE
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
 _NEXT = {
     "complete": "next_again",
-    **dict.fromkeys(("programs", "work", "step_labels", "batch_mix"), "next_program"),
+    **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program"),
 }
 
 
@@ -85,7 +85,7 @@ def advised(result: Result) -> str:
             counted = found.level == "exact" and found.where.phase == phase
             if counted and found.next and found.delta_ns >= SURELY * result.observed.baseline_ns:
                 return found.next.rstrip(".")
-    if any(row.kind == "workload" and row.phase == phase for row in result.structure):
+    if any(one.name == "work" and one.status != "ok" for one in result.comparability.checks):
         return say("next_work")
     runs = result.step.runs_advised
     if runs and not _surely_faster(result):
