@@ -13,7 +13,6 @@ from msgspec.structs import replace
 import tracediff
 from tracediff.comparison import tables
 from tracediff.comparison.alignment import Alignment
-from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import (
     Measured,
     Part,
@@ -25,6 +24,7 @@ from tracediff.comparison.cells import (
     side_by_side,
 )
 from tracediff.comparison.classes import (
+    Strata,
     build_strata,
     mix,
     notes_of,
@@ -41,6 +41,7 @@ from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
 from tracediff.comparison.ladder import counterparts, rounds, rung_notes, rung_of, shared_work
 from tracediff.comparison.launches import (
+    Launches,
     amount_of_work,
     launch_changes,
     launches_of,
@@ -55,6 +56,7 @@ from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.structure import structure
 from tracediff.comparison.verdict import (
+    Spoken,
     decide,
     first_of,
     gpu_change,
@@ -66,12 +68,28 @@ from tracediff.comparison.verdict import (
     spoken_of,
     step_of,
 )
-from tracediff.comparison.what_if import Names, with_projections
+from tracediff.comparison.what_if import with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.clocks import with_waits
 from tracediff.execution.ladder import Shared
 from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
-from tracediff.model import CATEGORIES, Accounting, Coverage, Evidence, Inputs, Note, Phase, Result, Tool
+from tracediff.model import (
+    CATEGORIES,
+    Accounting,
+    Comparability,
+    Coverage,
+    Evidence,
+    Inputs,
+    KernelRow,
+    Note,
+    Phase,
+    Result,
+    Step,
+    StructureRow,
+    Tool,
+    Verdict,
+    VerdictFacts,
+)
 from tracediff.stats.noise import Estimate
 from tracediff.steps.timelines import StepWriter, divergences, timelines
 
@@ -105,42 +123,25 @@ def compare(
     if not options.force:
         need_one_program([baseline, candidate, *([noise] if noise else [])])
     baseline, measured, work = _prepared(baseline, candidate, noise, options)
-    sides, frame = measured.sides, measured.frame
-    rung = rung_of(sides, frame, work)
-    strata = build_strata(frame)
-    launches = launches_of(frame, measured.kernels.values, len(measured.kernels.rows))
-    unlike = amount_of_work(measured.kernels.rows, launches) if frame.once and rung.kind != "rounds" else None
-    same = frame.once and not unlike and same_work(measured.kernels.rows, launches)
-    if frame.once:
-        measured = _of_captures(measured, same=same)
-    counted = structure(sides, frame)
-    comparability = check(sides, strata, unlike, counterparts(measured.kernels, work, rung), work, counted)
-    comparable = comparability.comparable or options.force
+    strata = build_strata(measured.frame)
+    counted = structure(measured.sides, measured.frame)
+    measured, decided = _decided(measured, work, strata, counted, force=options.force)
 
-    steps, kernels, with_gil = measured.steps, measured.kernels, measured.with_gil
-    verdicts = judge_phases(measured)
-    judged = judge(measured, moved(verdicts))
-    gpu = gpu_change(measured) if same else None
-    verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
-    facts = replace(facts, same_work=same, rung=rung)
-    spoken = spoken_of(measured, verdicts, facts)
-    step = step_of(measured, decided=verdict in ("regressed", "improved"))
-    accounting = _accounting(measured, measured.whole, judged.level_of_all)
-    if facts.basis == "gpu":
-        accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
-    compared = frame.compared.filter(pl.col("side") < 2)
-
+    sides, frame, steps = measured.sides, measured.frame, measured.steps
+    kernels, with_gil = measured.kernels, measured.with_gil
+    judged, spoken, step = decided.judged, decided.spoken, decided.step
     standardised = side_by_side(sides, frame, measured.waits, with_gil=with_gil, kernels=kernels)
-    phases = phases_of(measured, tables.phases(standardised), verdicts, spoken, (verdict, facts))
+    accounting = _accounting(measured, measured.whole, judged.level_of_all)
+    if decided.facts.basis == "gpu":
+        accounting = replace(accounting, level=accounting.level | {"compute": "likely"})
+    whole = (decided.verdict, decided.facts)
+    phases = phases_of(measured, tables.phases(standardised), decided.verdicts, spoken, whole)
     phases = _of_phases(measured, judged, phases)
+    means = {one.phase: one.mean_accounting for one in phases if one.mean_accounting}
     launch = tables.launch(
         standardised,
         (accounting.baseline, accounting.candidate),
-        {
-            one.phase: (one.mean_accounting.baseline, one.mean_accounting.candidate)
-            for one in phases
-            if one.mean_accounting
-        },
+        {phase: (of.baseline, of.candidate) for phase, of in means.items()},
     )
     ranks, groups = tables.ranks(standardised), tables.groups(standardised)
     system = tables.system(sides, standardised)
@@ -149,71 +150,41 @@ def compare(
         tables.threads(standardised), standardised, measured.idle.threads(), in_turns=options.in_turns
     )
     gaps, gaps_left_out = tables.gap_rows(standardised)
+    compared = frame.compared.filter(pl.col("side") < 2)
     uneven, uneven_left_out = tables.kernel_ranks(kernels, compared)
     samples, samples_left_out = tables.samples(steps)
     places, places_left_out = place_rows(measured, judged, spoken)
 
     steps_mix = mix(frame, step.baseline_ns, step.candidate_ns)
-    first = first_of(measured, spoken, facts)
+    first = first_of(measured, spoken, decided.facts)
     findings = find(measured, judged, first, launch, ranks, groups, system, steps_mix, strata, counted)
-    facts = launched(facts, launch, findings)
+    facts = launched(decided.facts, launch, findings)
     observed = observe(measured, first, facts, findings)
-    if not comparable:  # what differs may be the recording: nothing is sure
+    if not decided.comparable:  # what differs may be the recording: nothing is sure
         findings = [replace(one, level="within_noise") for one in findings]
 
-    python = exposed(frame, measured.waits)
     if all(side.captured("kernels") for side in sides):
-        hidden = hidden_time(sides, standardised, python)
+        hidden = hidden_time(sides, standardised, exposed(frame, measured.waits))
         accounting = replace(accounting, hidden_baseline=hidden[0], hidden_candidate=hidden[1])
-    rows = measured.layout.kernels
-    found = [judged.levels(cell) for cell in rows]
-    by_launch = not any(one.steps.judged for one in measured.phases) or frame.once
-    each = [[number] for number in range(len(kernels.rows))] if by_launch else []
-    kernel_rows = kernel_result_rows(
-        kernels,
-        measured.whole.take(rows),
-        [one[0] for one in found],
-        np.array([one[1] for one in found]),
-        strata,
-        launches,
-        launch_changes(kernels.rows, launches, each, alike=not unlike) or [None] * len(kernels.rows),
-    )
-    of_phases = kernel_phases(measured, judged)
-    kernel_rows = [
-        (
-            number,
-            replace(
-                row,
-                phases=of_phases.get(number, []),
-                layers=measured.layers.kinds_of(number) if measured.layers else [],
-            ),
-        )
-        for number, row in kernel_rows
-    ]
-    launched_kernels = launched_rows(kernels, kernel_rows, launches, alike=not unlike) if by_launch else []
-    skews, result_kernels = tables.skews(standardised.joint), [row for _, row in kernel_rows]
+    kernel_rows, launched_kernels = _kernel_rows(measured, decided, strata)
+    result_kernels = [row for _, row in kernel_rows]
+    skews = tables.skews(standardised.joint)
     aside = off_path(threads, ranges, step, findings)
     remarks = insights(
         measured, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
     )
+    if options.what_if:
+        findings = with_projections(findings, (sides[0], sides[1]), kernels.rows)
+
     runs = ([run.parts for run in sides[0].runs], [run.parts for run in sides[1].runs])
     shown_as = (kernels.matching, [number for number, _ in kernel_rows], with_gil)
     writer = StepWriter(*shown_as)
-    if options.what_if:
-        called: Names = {}
-        for match in kernels.rows:  # of several rows with one text, all
-            known = called.get(kernels_of(match), (frozenset(), frozenset()))
-            called[kernels_of(match)] = (
-                known[0].union(op.name for op in match.baseline),
-                known[1].union(op.name for op in match.candidate),
-            )
-        findings = with_projections(findings, (sides[0], sides[1]), called)
     findings = with_moments(findings, measured, strata.steps, writer)
     drawn, selected = timelines(runs, strata.steps, strata.keys, writer, first=facts.phase)
     return Result(
         tool=Tool("tracediff", tracediff.__version__),
         inputs=Inputs(side_input(baseline), side_input(sides[1]), options.extra),
-        verdict=verdict,
+        verdict=decided.verdict,
         verdict_reason="",
         verdict_facts=facts,
         observed=observed,
@@ -223,7 +194,7 @@ def compare(
         mix=steps_mix,
         findings=findings,
         structure=counted,
-        insights=remarks if comparable else [],
+        insights=remarks if decided.comparable else [],
         kernels=result_kernels,
         kernel_answers=[
             kernel_answer(name, measured, judged, kernel_rows, launched_kernels) for name in options.kernels
@@ -246,7 +217,7 @@ def compare(
         rank_clocks=[side.clock for side in sides],
         kernel_ranks=uneven,
         kpi=None,
-        comparability=comparability,
+        comparability=decided.comparability,
         coverage=Coverage(
             *(
                 {kind: "captured" if side.captured(kind) else "not_captured" for kind in KINDS}
@@ -256,7 +227,7 @@ def compare(
         warnings=[
             *_warnings(
                 sides,
-                rung_notes(rung) + notes_of(frame) + notes_of_classes(sides),
+                rung_notes(facts.rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
                 # runs in turns on one machine need no speed
                 with_speed=options.in_turns or any(one.speed is not None for one in measured.phases),
@@ -283,6 +254,73 @@ def compare(
             kind="worst" if facts.basis == "rare" else "typical",
         ),
     )
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    """What is sure of all cells, and the verdict. unlike: a kernel that tells that captures of one step did other work, and its launches on each side."""
+
+    judged: Judged
+    verdicts: dict[str, dict[str, Verdict]]  # phase -> typical, mean
+    verdict: Verdict
+    facts: VerdictFacts
+    spoken: Spoken
+    step: Step
+    comparability: Comparability
+    comparable: bool
+    launches: Launches
+    unlike: tuple[str, float, float] | None
+
+
+def _decided(
+    measured: Measured, work: Shared | None, strata: Strata, counted: list[StructureRow], *, force: bool
+) -> tuple[Measured, _Decided]:
+    """What the cells are judged by, and what was decided; of captures of other work nothing is judged."""
+    sides, frame, kernels = measured.sides, measured.frame, measured.kernels
+    rung = rung_of(sides, frame, work)
+    launches = launches_of(frame, kernels.values, len(kernels.rows))
+    unlike = amount_of_work(kernels.rows, launches) if frame.once and rung.kind != "rounds" else None
+    same = frame.once and not unlike and same_work(kernels.rows, launches)
+    if frame.once:
+        measured = _of_captures(measured, same=same)
+    comparability = check(sides, strata, unlike, counterparts(kernels, work, rung), work, counted)
+    comparable = comparability.comparable or force
+    verdicts = judge_phases(measured)
+    judged = judge(measured, moved(verdicts))
+    gpu = gpu_change(measured) if same else None
+    verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
+    facts = replace(facts, same_work=same, rung=rung)
+    spoken = spoken_of(measured, verdicts, facts)
+    step = step_of(measured, decided=verdict in ("regressed", "improved"))
+    return measured, _Decided(
+        judged, verdicts, verdict, facts, spoken, step, comparability, comparable, launches, unlike
+    )
+
+
+def _kernel_rows(
+    measured: Measured, decided: _Decided, strata: Strata
+) -> tuple[list[tuple[int, KernelRow]], list[KernelRow]]:
+    """Kernels with their numbers in the matching; and by name, judged by their launches, where no step is judged."""
+    kernels, cells = measured.kernels, measured.layout.kernels
+    levels = [decided.judged.levels(cell) for cell in cells]
+    by_launch = not any(one.steps.judged for one in measured.phases) or measured.frame.once
+    alone = [[number] for number in range(len(kernels.rows))] if by_launch else []
+    changes = launch_changes(kernels.rows, decided.launches, alone, alike=not decided.unlike)
+    rows = kernel_result_rows(
+        kernels,
+        measured.whole.take(cells),
+        [level for level, _ in levels],
+        np.array([q for _, q in levels]),
+        strata,
+        decided.launches,
+        changes or [None] * len(kernels.rows),
+    )
+    phases, layers = kernel_phases(measured, decided.judged), measured.layers
+    rows = [
+        (at, replace(row, phases=phases.get(at, []), layers=layers.kinds_of(at) if layers else []))
+        for at, row in rows
+    ]
+    by_name = launched_rows(kernels, rows, decided.launches, alike=not decided.unlike) if by_launch else []
+    return rows, by_name
 
 
 def align(baseline: Side, candidate: Side) -> Alignment:

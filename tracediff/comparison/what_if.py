@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 import tracediff
 from tracediff.accounting.reduction import Reduction
+from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.classes import with_classes
 from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side, side_input, warnings_of
+from tracediff.kernels.matching import Match
 from tracediff.model import Coverage, Finding, FindingPart, Kernels, Projected, Tool, Where
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
@@ -201,11 +203,13 @@ def level(side: Side, edit: Scale, phase: str = "") -> float:
 # Of the first causes of a comparison: what the candidate's step would take with each at the baseline's level.
 
 # Of the kernels of a finding: their names on the baseline, and on the candidate.
-Names = dict[Kernels | None, tuple[frozenset[str], frozenset[str]]]
+_Names = dict[Kernels | None, tuple[frozenset[str], frozenset[str]]]
 _NOT_SCALED = ("host_sync", "unattributed")
 
 
-def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: Names) -> list[Finding]:
+def with_projections(
+    findings: list[Finding], sides: tuple[Side, Side], matches: Sequence[Match]
+) -> list[Finding]:
     """The findings, with what the candidate's step would take without each of the first three slower ones, and without all of them.
 
     Only causes that are beyond noise, of one phase, and that can be undone.
@@ -216,6 +220,7 @@ def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: N
     slower = [
         one for one in slower if one.where.phase == slower[0].where.phase and one.part == slower[0].part
     ][:FIRST]
+    names = _names(matches)
     edits = {one.rank: _undone(one, sides, names) for one in slower}
     known = [one for one in slower if edits[one.rank]]
     together = [edit for one in known for edit in edits[one.rank]]
@@ -228,7 +233,19 @@ def with_projections(findings: list[Finding], sides: tuple[Side, Side], names: N
     return [found.get(one.rank, one) for one in findings]
 
 
-def _undone(finding: Finding, sides: tuple[Side, Side], names: Names) -> list[Scale]:
+def _names(matches: Sequence[Match]) -> _Names:
+    """What the kernels of a finding are called; of several rows with one text, all."""
+    found: _Names = {}
+    for match in matches:
+        one, other = found.get(kernels_of(match), (frozenset(), frozenset()))
+        found[kernels_of(match)] = (
+            one.union(op.name for op in match.baseline),
+            other.union(op.name for op in match.candidate),
+        )
+    return found
+
+
+def _undone(finding: Finding, sides: tuple[Side, Side], names: _Names) -> list[Scale]:
     """The edits that take a finding, and what follows from it, to the baseline's level; none where it cannot be replayed."""
     own = FindingPart(
         finding.cause, finding.where, finding.delta_ns, finding.ci_low_ns, finding.ci_high_ns, finding.level
