@@ -19,6 +19,7 @@ from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.report import first, grammar, phase_table, sections, words
 from tracediff.report.causes import named, spoken, title
 from tracediff.report.first import headline, reason
+from tracediff.report.markdown import render_markdown
 from tracediff.report.phrases import power_note, with_words
 from tracediff.request import CompareRequest
 from tracediff.session import compare_request
@@ -677,6 +678,25 @@ def test_no_sentence_is_composed_around_a_condition(folder: str) -> None:
             if any(isinstance(part, ast.IfExp) for part in ast.walk(one))
         ]
     assert found == []
+
+
+def test_a_phase_that_is_unclear_beside_an_interval_without_0_says_why() -> None:
+    """p = 0.02 is 0.04 beside one other phase and 0.06 beside two; corrected as that is, only other batches are left to explain it."""
+    own = {"p_value": 0.02}
+    found = phase("generation", delta(1_000.0, 92.0, 80.0, **own), "inconclusive")
+    others = [
+        phase(name, delta(1_000.0, 9.0, 80.0, p_value=0.8), "inconclusive") for name in ("mixed", "context")
+    ]
+    observed = seen(1_000, 1_092, 80)
+    for count, why in ((2, "chance among 3 phases"), (1, "other batches")):
+        one = result("inconclusive", observed, phases=[found, *others[:count]])
+        rows = {row.phase: row for row in phase_table.lines(one)}
+        assert [rows[name].unjudged for name in ("generation", "mixed")] == [why, ""]
+        assert rows["generation"].measured == found.typical
+        assert f"| **generation, typical** | {why} |" in render_markdown(one)
+    likely = msgspec.structs.replace(found, verdict="likely_regressed")
+    (row, *_) = phase_table.lines(result("likely_regressed", observed, phases=[likely, *others]))
+    assert row.unjudged == ""
 
 
 def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it() -> None:

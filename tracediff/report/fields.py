@@ -281,7 +281,7 @@ _MOVED = {"bad": "slower", "good": "faster"}  # tone of a verdict -> of its cell
 
 
 def _phase_verdict(row: PhaseLine, context: Context) -> Cell:
-    if not row.verdict:
+    if row.unjudged or not row.verdict:
         return Cell(row.unjudged)
     said = words.VERDICTS[row.verdict]
     return Cell(said.word, tone=_MOVED.get(said.tone, "noise"), mark=f"chip tone-{said.tone}")  # type: ignore[arg-type]

@@ -149,6 +149,8 @@ PATTERNS: dict[str, str] = {
     "fall_includes": "includes {label}, which only the {side} captured",
     "fall_spread": "beyond noise as a sum, at none of its places alone",
     "fall_noise": "{sign} may be noise.",
+    "chance": "chance among {phases} phases",
+    "other_batches": "other batches",
     "typical_is": "typical: mean of the middle half by length",
     "typical_few": "{phase}: {share} have first uses of kernels and are in the mean alone",
     "all_compared": "All step time of both sides is compared.",

@@ -17,6 +17,7 @@ from tracediff.model.common import Interval
 from tracediff.report import units, words
 from tracediff.report.first import one_capture
 from tracediff.report.grammar import say
+from tracediff.stats.tests import ALPHA, holm
 
 Kind = Literal["typical", "mean", "all"]
 _ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mean"}
@@ -37,7 +38,7 @@ class PhaseLine(msgspec.Struct, frozen=True):
     time_share: str = ""
     steps: str = ""
     runs: str = ""
-    unjudged: str = ""  # why there is no verdict
+    unjudged: str = ""  # why there is no verdict, or an unclear one though the interval leaves out 0
     first: bool = False
     compared: bool = True
     common: bool = False  # of the kind of step without a name, where others have one
@@ -61,7 +62,7 @@ class PhaseLine(msgspec.Struct, frozen=True):
     def measured(self) -> Interval | None:
         """The change with its interval, where it was judged, the first sentences say it, or it says something: not of too few steps, or noise as large as a whole step."""
         change = self.change
-        if not isinstance(change, Interval) or self.unjudged or not self.compared:
+        if not isinstance(change, Interval) or (self.unjudged and not self.verdict) or not self.compared:
             return None
         beyond = change.ci_low_ns < -change.baseline_ns or change.ci_high_ns > change.candidate_ns
         said = self.first or self.verdict
@@ -105,7 +106,18 @@ def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
     if mean is not None and (of_mean or _differs(mean, typical)):
         shown = verdict if of_mean else None
         out.append(PhaseLine(phase.phase, "mean", mean, shown, _beyond(mean), first=spoken == "mean"))
-    return out
+    why = _unclear(phase, result)
+    return [replace(line, unjudged=why) if why and line.verdict else line for line in out]
+
+
+def _unclear(phase: Phase, result: Result) -> str:
+    """Why a phase is unclear though its interval leaves out 0: of many phases one does so by chance, and other batches may be all of it."""
+    steps = {one.phase: getattr(one, phase.verdict_of) for one in result.phases}
+    p = {name: step.p_value for name, step in steps.items() if step is not None and step.p_value is not None}
+    if phase.verdict != "inconclusive" or phase.phase not in p or _beyond(steps[phase.phase]):
+        return ""
+    corrected = dict(zip(p, holm(list(p.values())), strict=True))
+    return say("chance" if corrected[phase.phase] >= ALPHA else "other_batches", phases=f"{len(p)}")
 
 
 def _differs(mean: Delta, typical: Delta) -> bool:
