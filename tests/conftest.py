@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -34,6 +35,14 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 settings.register_profile("tracediff", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("look-further", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tracediff"))
+
+
+# As the command line sets it; and what the tests themselves are made of stays. A tenth of the time went into looking through all that.
+gc.set_threshold(250_000)
+
+
+def pytest_collection_finish():
+    gc.freeze()
 
 
 def pytest_addoption(parser):
