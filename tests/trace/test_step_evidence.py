@@ -163,6 +163,15 @@ def test_refusals(texts, launched, length, code):
     assert not family.taken
 
 
+def test_a_block_with_a_number_that_gives_results_is_no_layer():
+    texts, each = [f"block {number}" for number in range(6)], tuple(range(400, 6000, 1000))
+    assert judged(texts, work(*ALIKE, result=each)).taken  # a block of text, say
+    again = [f"block {number % 3}" for number in range(6)]
+    for of, results_at in ((texts, ()), (again, each)):
+        family = judged(of, work(*ALIKE, result=results_at))
+        assert family.refused is not None and family.refused.code == "layer"
+
+
 def test_two_are_enough_with_a_number():
     family = judged(["work 4", "work 5"], work(1, 1))
     assert (family.refused, points(family)) == (None, {"number": 3, "mostly-inside": 2})

@@ -287,7 +287,8 @@ def judge(texts: list[str], start: Ints, end: Ints, launched: Launched) -> Famil
         ("number", group is not None, 1.0),
         ("word", _WORD.search(_CAMEL.sub(" ", name)) is not None, 1.0),
     ]
-    refused = _refused_by_ranges(name, group is not None, start, end)
+    refused = _refused_by_ranges(group is not None, start, end)
+    waited = 0.0
     if refused is None and len(launched.ops):
         held = _held(start, end, launched)
         seen += [
@@ -301,13 +302,15 @@ def judge(texts: list[str], start: Ints, end: Ints, launched: Launched) -> Famil
             alike, period = _recurrence(np.searchsorted(launched.start, bounds), launched)
             seen += [("waits", waited >= _WAITED, waited), ("alike", alike >= _ALIKE, alike)]
             seen += [("part", period > 0, period)]
+    # no layer gives a result to the host, and the layers of the next step begin to count again
+    answers = group is not None and waited >= _WAITED
+    if _PART.search(_CAMEL.sub(" ", name)) and not answers:
+        refused = Mark("layer", 0, 1)
     marks = tuple(Mark(code, _POINTS[code], value) for code, found, value in seen if found)
     return Family(name, pattern(texts[0], group), group is not None, len(texts), marks, refused)
 
 
-def _refused_by_ranges(name: str, numbered: bool, start: Ints, end: Ints) -> Mark | None:
-    if _PART.search(_CAMEL.sub(" ", name)):
-        return Mark("layer", 0, 1)
+def _refused_by_ranges(numbered: bool, start: Ints, end: Ints) -> Mark | None:
     if len(start) < (LEAST_NUMBERED if numbered else LEAST_RANGES):
         return Mark("few", 0, len(start))
     overlaps = float(np.mean(start[1:] < end[:-1]))
