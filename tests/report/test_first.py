@@ -565,8 +565,8 @@ def test_communication_with_kernels_beside_it_says_so() -> None:
     [
         ({"runs": m.Pair(4, 5)}, ": 4 + 5 runs"),
         ({"runs": m.Pair(3, 5)}, ": 3 + 5 runs are too few to confirm the change"),
-        ({"runs": m.Pair(1, 5)}, ": 1 + 5 runs, with noise assumed as in other programs"),
-        ({"time_share": m.Shares(0.36, 0.9)}, "; only 36 % of the step time was compared"),
+        ({"runs": m.Pair(1, 5)}, ": 1 + 5 runs; how much runs differ is taken from other programs"),
+        ({"time_share": m.Shares(0.36, 0.9)}, ": 5 + 5 runs; only 36 % of the step time was compared"),
     ],
 )
 def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
@@ -590,6 +590,27 @@ def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     assert reason(unclear) == (
         "A repeat would show -101 to +19.0 us (95 %): 5 + 5 runs; up to 30.0 us of the change may come from a faster CPU."
     )
+
+
+def test_warnings_that_change_belief_are_doubts_of_the_first_screen() -> None:
+    """The CPUs only where a change of the host rests on them, and steps that do not repeat only where the first sentence is of these."""
+    notes = [m.Note(slug, "...") for slug in ("steps-inferred", "host-speed-unknown", "steps-do-not-repeat")]
+    programs = m.Comparability(True, [m.Check("programs", "warn", "30 %", "18 %")])
+    few = "few kernels have a counterpart: these may be different programs"
+    cpu = "part of it may come from a slower CPU: the speed of the two could not be compared"
+    steps = "hardly a step launches what another one did"
+    kernel = finding("kernel_time", 88.6, where={"kernels": m.Kernels(("add",))})
+    anew = msgspec.structs.replace(GENERATION, repeated=False)
+
+    def doubts(verdict: m.Verdict, cause: m.Finding, **more: Any) -> list[str]:
+        found = result(verdict, seen(1_000, 1_092, 8, cause), cause, warnings=notes, **more)
+        return [line for line in first.lines(found) if line.startswith("But")]
+
+    assert doubts("regressed", WORK, comparability=programs, phases=[anew]) == [f"But {few}; {steps}; {cpu}."]
+    assert doubts("regressed", WORK) == [f"But {cpu}."]
+    assert doubts("regressed", kernel) == doubts("inconclusive", WORK) == []
+    assert doubts("inconclusive", kernel, comparability=programs) == [f"But {few}."]
+    assert doubts("not_comparable", WORK, comparability=programs) == []
 
 
 def test_runs_in_turns_on_one_machine_are_said_to_be_so() -> None:

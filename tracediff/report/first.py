@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tracediff.kernels.names import short
 from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
+from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.causes import OWN, SURELY
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
@@ -21,6 +22,7 @@ _NEXT = {
     "complete": "next_again",
     **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program"),
 }
+_DOUBTS = ("programs", "steps-do-not-repeat", "host-speed-unknown")
 
 
 def headline(result: Result) -> Headline:
@@ -45,8 +47,24 @@ def lines(result: Result) -> list[str]:
     said = result.headline
     first = said.what or said.text or f"{words.VERDICTS[result.verdict].word}."
     lost = say("lost") if words.calls_lost(result) and result.verdict != "not_comparable" else ""
-    told = (first, said.why, said.counts, lost, result.verdict_reason, *_odd_runs(result), advice(result))
-    return [line for line in told if line]
+    repeat = (lost, result.verdict_reason, _doubts(result), *_odd_runs(result))
+    return [line for line in (first, said.why, said.counts, *repeat, advice(result)) if line]
+
+
+def _doubts(result: Result) -> str:
+    """What limits belief beside noise: the programs, steps of which none is typical, and the CPUs where a change of the host rests on them."""
+    if result.verdict == "not_comparable":
+        return ""
+    slugs = {note.slug for note in result.warnings}
+    slugs |= {check.name for check in result.comparability.checks if check.status != "ok"}
+    phase, causes = lead(result), [_finding(result, one) for one in result.observed.parts]
+    if phase is None or phase.repeated:
+        slugs.discard("steps-do-not-repeat")
+    if result.verdict not in words.MOVED or not any(one and ROWS[one.cause].host for one in causes):
+        slugs.discard("host-speed-unknown")
+    speed = "slower" if result.observed.delta_ns > 0 else "faster"
+    doubts = [say(f"doubt_{slug}", speed=speed) for slug in _DOUBTS if slug in slugs]
+    return say("doubts", doubts="; ".join(doubts)) if doubts else ""
 
 
 def _odd_runs(result: Result) -> list[str]:

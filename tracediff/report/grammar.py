@@ -77,10 +77,15 @@ PATTERNS: dict[str, str] = {
     "repeat_turns": "A repeat would show {low} to {high} (95 %): {runs} runs took turns on one machine.",
     "repeat_runs": "A repeat would show {low} to {high} (95 %): {runs} runs.",
     "repeat_few": "A repeat would show {low} to {high} (95 %): {runs} runs are too few to confirm the change.",
-    "repeat_lone": "A repeat would show {low} to {high} (95 %): {runs} runs, with noise assumed as in other programs.",
+    "repeat_lone": "A repeat would show {low} to {high} (95 %): {runs} runs; how much runs differ is taken from other programs.",
     "repeat_host": "A repeat would show {low} to {high} (95 %): {runs} runs; up to {size} of the change may come from a {speed} CPU.",
-    "repeat_share": "A repeat would show {low} to {high} (95 %); only {share} of the step time was compared.",
-    "repeat_work": "A repeat would show {low} to {high} (95 %), but captures may hold other amounts of work.",
+    "repeat_share": "A repeat would show {low} to {high} (95 %): {runs} runs; only {share} of the step time was compared.",
+    "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
+    # What else limits belief, by the slug of its warning or the name of its check.
+    "doubts": "But {doubts}.",
+    "doubt_programs": "few kernels have a counterpart: these may be different programs",
+    "doubt_steps-do-not-repeat": "hardly a step launches what another one did",
+    "doubt_host-speed-unknown": "part of it may come from a {speed} CPU: the speed of the two could not be compared",
     # Runs that are in no mean.
     "odd_more": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} more than in the other runs.",
     "odd_less": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} less than in the other runs.",
