@@ -559,6 +559,23 @@ def test_synchronisations_that_are_a_cause_are_in_no_other_ones_title() -> None:
     assert synchronising([there, counted], calls, waits)[0].facts.synchronised is None
 
 
+@pytest.mark.parametrize(("calls", "gathered"), [(26, False), (1, True)])
+def test_a_kernel_beside_more_waits_is_not_their_cause(calls: int, gathered: bool) -> None:
+    """A tensor is printed: one kernel, 26 synchronisations. What the host does there follows from these; of one beside one it may not."""
+    new, wait, work = places([0, 0, 50], [6, 90, 500])
+    there = Where(range="sample", thread="executor")
+    rows = [
+        kernels(new, "max_nan", (0, 1), cause="kernel_added", level="exact", differs=True),
+        candidate(wait, "host_sync", where=there),
+        candidate(work, where=there),
+    ]
+    counts = [
+        *rows_of(0, 1, range="sample"),
+        replace(rows_of(0, calls)[0], kind="synchronisations", name="cudaStreamSynchronize", range=""),
+    ]
+    assert (len(of_one_range(rows, counts)) < len(rows)) is gathered
+
+
 @pytest.mark.parametrize(("after", "cause"), [(71, "kernel_added"), (29, "kernel_removed")])
 def test_launches_that_came_or_went_in_a_range_are_no_slower_kernel(after: int, cause: str) -> None:
     """Of 50 launches 21 more or fewer: what launches them is asked, not why they are slow."""

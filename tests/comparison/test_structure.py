@@ -197,6 +197,7 @@ CASES = {
     "another grid": ([kernel(), kernel("norm")], [kernel(), kernel("norm", grid=2)], [("grid", "norm", 1, 1)]),
     "polling": ([kernel()], [kernel(), call("cudaEventQuery")], []),
     "asking": ([kernel()], [kernel(), call("cudaStreamIsCapturing"), call("cuKernelGetAttribute"), call("hipGetLastError")], []),
+    "the free memory": ([kernel()], [kernel(), call("cudaMemGetInfo")], [("calls", "cudaMemGetInfo", 0, 1)]),
     "another call": ([kernel()], [kernel(), call("cudaEventRecord")], [("calls", "cudaEventRecord", 0, 1)]),
 }  # fmt: skip
 

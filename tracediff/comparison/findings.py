@@ -370,6 +370,11 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
         change = row.candidate - row.baseline
         if abs(sum(map(_more, own)) - change) > MOSTLY:
             continue
+        calls = [other for other in structure if (other.kind, other.phase) == ("synchronisations", phase)]
+        waits = any(one.cause == "host_sync" and one.moved and one.where.range == row.range for one in mine)
+        # a kernel beside 26 such calls: what the host did there follows from these
+        if waits and any(_rises_more(other, row) for other in calls):
+            continue
         followers = [
             one
             for one in mine
@@ -484,8 +489,8 @@ def with_synchronisation(
 
     After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time that was hidden
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
-    may run ahead of the GPU for good, so that any time of it may be hidden. Where the range launches as many times more kernels, its
-    host does more: nothing was hidden.
+    may run ahead of the GPU for good, so that any time of it may be hidden. Where the range launches as many times more kernels, and no
+    fewer than calls, its host does more: nothing was hidden.
     """
     of_phases = {one.phase: one for one in launch.by_phase}
     out = candidates
@@ -542,10 +547,16 @@ def with_synchronisation(
 
 
 def _as_much_more(row: StructureRow, before: float, after: float) -> bool:
-    """Whether a count grew or fell by as large a factor as another one did, from `before` to `after`."""
-    counts = row.baseline, row.candidate
-    along = (row.candidate - row.baseline) * (after - before) > 0
+    """Whether a count grew or fell by as large a factor, and as far, as another one did, from `before` to `after`."""
+    counts, change = (row.baseline, row.candidate), row.candidate - row.baseline
+    along = change * (after - before) > 0 and abs(change) >= abs(after - before)
     return along and max(counts) * min(before, after) >= min(counts) * max(before, after)
+
+
+def _rises_more(one: StructureRow, other: StructureRow) -> bool:
+    """Whether a count grew or fell further than another one did, the same way."""
+    change, least = one.candidate - one.baseline, other.candidate - other.baseline
+    return change * least > 0 and abs(change) > abs(least)
 
 
 def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:

@@ -60,8 +60,9 @@ _FUNCTIONS = (
     ("graph_instantiations", re.compile(f"{GRAPHS_MADE}|GraphExecUpdate")),
     ("allocations", re.compile(r"Malloc|MemAlloc|HostAlloc|Free|HostRegister|HostUnregister|MemCreate|MemRelease|MemMap|MemUnmap")),
 )  # fmt: skip
-# what only asks changes nothing: other calls ask on their way, and a poll asks until something else is done
-_ASKS = re.compile(r"^(cu|cuda|hip)([A-Z]\w*?)?(Query|Is[A-Z]|Get[A-Z]|Peek)")
+# what only asks changes nothing: other calls ask on their way, and a poll asks until something else is done; the free memory of
+# the device is asked for by nobody but the program, and takes a call of the driver
+_ASKS = re.compile(r"^(?!\w+MemGetInfo)(cu|cuda|hip)([A-Z]\w*?)?(Query|Is[A-Z]|Get[A-Z]|Peek)")
 
 _DTYPES = (
     # nvjet tells its inputs first, by letters of its own: q, t and h
