@@ -17,7 +17,7 @@ from tracediff import model as m
 from tracediff.companions.model import Result
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.report import first, grammar, phase_table, sections, words
-from tracediff.report.causes import named, spoken, title
+from tracediff.report.causes import advice, named, spoken, title
 from tracediff.report.first import headline, reason
 from tracediff.report.markdown import render_markdown
 from tracediff.report.phrases import power_note, with_words
@@ -778,6 +778,14 @@ def test_in_how_many_runs_a_cause_holds() -> None:
     assert words.held(without, finding("host_work", 1.0, held=m.Held(5, 4), **SCHEDULE)) == "in 4 of 4 runs"
     single = result("regressed", seen(1_000, 1_092, 8), runs=m.Pair(1, 5))
     assert words.held(single, finding("host_work", 1.0, **SCHEDULE)) == ""
+
+
+def test_who_holds_the_gil_is_to_be_found_where_no_name_tells() -> None:
+    """Of a thread with a name or ranges its work can be moved; nobody can move that of `an unnamed thread`."""
+    known = finding("gil_wait", 1.0, where={"holder_thread": "await", "holder_range": "send"})
+    assert advice(known).startswith("move the work of the await thread in send to another process")
+    unknown = finding("gil_wait", 1.0, where={"holder_thread": "thread without ranges"})
+    assert advice(unknown).startswith("find which thread holds the GIL (py-spy dump")
 
 
 def test_titles() -> None:

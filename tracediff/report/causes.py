@@ -23,7 +23,7 @@ from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.names import counted as name_counts
 from tracediff.report.units import arrow, counted, prose, size
 from tracediff.stats.rules import MOSTLY
-from tracediff.trace.threads import OUTSIDE, awaits, beside
+from tracediff.trace.threads import OUTSIDE, UNNAMED, awaits, beside
 
 
 class CauseWords(msgspec.Struct, frozen=True):
@@ -134,6 +134,8 @@ def _advised(finding: Finding) -> str:
         return "awaits"
     if finding.cause == "host_work" and where.os_call:
         return "os_call"
+    if finding.cause == "gil_wait" and where.holder_thread == UNNAMED:
+        return "holder"
     if finding.cause == "launch_api" and facts.copies:
         return "copies"
     if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
@@ -512,7 +514,7 @@ def kernel_sides(where: Where, most: int | None = None) -> list[str]:
 
 def the_thread(role: str) -> str:
     """`the executor thread`; a role that says so itself is no thread twice."""
-    if role == "thread without ranges":
+    if role == UNNAMED:
         return say("thread_unnamed")
     return say("thread_itself" if role.startswith("thread ") else "thread_of", role=role)
 

@@ -22,6 +22,7 @@ _OPERANDS = re.compile(r", (?:seq|op_id) = [0-9]+(?:, .*)?\Z", re.DOTALL)
 # All generations of a step label are one place.
 STEP_PLACE = "[Executor] _forward_step"
 OUTSIDE = "outside any range"
+UNNAMED = "thread without ranges"
 
 
 def mask(text: str) -> str:
@@ -252,4 +253,4 @@ def _by_name(texts: set[str], os_name: str) -> str:
     if texts:
         return "thread of " + min(texts)
     # Before Python 3.14 the system's name of every Python thread is the interpreter's: it tells nothing.
-    return f"thread {os_name}" if os_name and not os_name.startswith("python") else "thread without ranges"
+    return f"thread {os_name}" if os_name and not os_name.startswith("python") else UNNAMED
