@@ -206,6 +206,40 @@ def test_what_is_sure_is_advised_where_the_step_is_not() -> None:
     assert first.advice(msgspec.structs.replace(one, step=step)) == asked
 
 
+def test_parts_that_went_both_ways_are_said_beside_a_sum_that_hides_them() -> None:
+    """-22 and +12 and +9 us are -1: more of it grew than 1 % of the step. Where one is no more than the sum, or may be noise, it stays a sum."""
+
+    def fused(*sizes: float, scatter: float = 1.0) -> m.Finding:
+        names = zip(("nvjet_tst_64x8_NNT", "mul", "silu"), sizes, strict=True)
+        parts = [
+            m.FindingPart(
+                "kernel_time", m.Where(kernels=m.Kernels((name,))), size * US, (size - scatter) * US, (size + scatter) * US, "exact"
+            )
+            for name, size in names
+        ]  # fmt: skip
+        counts = msgspec.structs.replace(WORK.evidence, count_baseline=16.0, count_candidate=8.0)
+        where = {"kernels": m.Kernels(("nvjet_tst_64x8_NNT",) * 2, ("nvjet_tst_128x8_NNT",))}
+        one = finding("kernel_fused", sum(sizes), level="exact", where=where, parts=parts, next="check it.")
+        return msgspec.structs.replace(one, evidence=counts, candidate_ns=149.0 * US)
+
+    def screen(one: m.Finding, *named_first: m.Finding) -> list[str]:
+        found = result(
+            "inconclusive", seen(1_000, 1_010, 30, *named_first), one, structure=[counted("kernel", 16, 8, name="nvjet_tst_64x8_NNT")]
+        )  # fmt: skip
+        step = msgspec.structs.replace(found.step, runs_advised=5)
+        return first.lines(with_words(msgspec.structs.replace(found, step=step)))
+
+    hidden, sizes = fused(-22.0, 12.0, 9.0), "GEMM -22.0 us, mul +12.0 us, silu +9.0 us"
+    said = screen(hidden)
+    assert f"By count: fused GEMMs, 16 -> 8 per step (-1.00 us: {sizes})." in said
+    assert said[-1].startswith("Next: check that the fused kernel")
+    assert f"But -1.00 us: fused GEMMs, 16 -> 8 per step ({sizes})." in screen(hidden, hidden)
+    for plain in (fused(-22.0, 6.0, 3.0), fused(-22.0, 12.0, 9.0, scatter=30.0)):
+        said = screen(plain)
+        assert not any("mul" in line for line in said)
+        assert said[-1].startswith("Next: record 5 runs")
+
+
 @pytest.mark.parametrize(
     ("verdict", "word"),
     [
@@ -316,7 +350,7 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     )
     few = phase("generation", delta(1_000.0, -50.0, 8.0), "improved", time_share=m.Shares(0.07, 0.06))
     assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
-        f"{faster}; these are 7.0 % of all step time, all steps together +12.4 %)."
+        f"{faster}; these steps are 7.0 % of all step time, all steps together +12.4 %)."
     )
     slower = headline(result("likely_regressed", seen(1_000, 1_050, 8), all_steps_ns=129_300.0)).what
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."

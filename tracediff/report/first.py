@@ -94,14 +94,16 @@ def advised(result: Result) -> str:
         return say("next_same")
     parts, phase = result.observed.parts, result.observed.phase
     better = result.verdict in ("improved", "likely_improved")
-    for one in parts[:1] if better else parts:
+    for one in parts:
         found = _finding(result, one)
         if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
             return found.next.rstrip(".")
     if result.verdict not in words.MOVED:
         for found in result.findings:
             counted = found.level == "exact" and found.where.phase == phase
-            if counted and found.next and found.delta_ns >= SURELY * result.observed.baseline_ns:
+            grown = [one.delta_ns for one in found.parts] if words.opposed(found, result) else []
+            size = max([found.delta_ns, *grown])
+            if counted and found.next and size >= SURELY * result.observed.baseline_ns:
                 return found.next.rstrip(".")
     if any(one.name == "work" and one.status != "ok" for one in result.comparability.checks):
         return say("next_work")
@@ -251,6 +253,8 @@ def why(result: Result) -> str:
             cause = say("on_rank", cause=cause, rank=rank)
         elif names[cause] > 1 and finding.where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
+        if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
+            cause = say("opposed", cause=cause, parts=opposed)
         if finding.level == "within_noise":
             unsure.append(say("unsure_part", change=change, cause=cause))
         else:

@@ -35,12 +35,13 @@ PATTERNS: dict[str, str] = {
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",
+    "opposed": "{cause} ({parts})",
     "against": "but {change}: {cause}",
     "beside_rank": "{change} on rank {rank}, and the others wait for it: {cause}",
     "unsure": "measured, may be noise: {parts}",
     "unsure_part": "{cause} ({change})",
     "within_noise": "{change}, within noise",
-    "little_time": "{change}; these are {share} of all step time, all steps together {all}",
+    "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
@@ -50,6 +51,7 @@ PATTERNS: dict[str, str] = {
     # By count.
     "counts": "By count: {counts}.",
     "count_time": "{count} ({change})",
+    "count_opposed": "{count} ({change}: {parts})",
     "count_workload": "{percent} of the launches have another grid size (other work per step)",
     "count_blocking": "{before} -> {after} % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)",
     "count_early": "{before} of {before_of} -> {after} of {after_of} kernels per {per} begin before the last one ends (programmatic dependent launch)",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tracediff.kernels.names import collective, short
 from tracediff.model import Finding, Kernels, Result, StructureRow
 from tracediff.model.structure import StructureKind
-from tracediff.report import units
+from tracediff.report import units, words
 from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.causes import KINDS, brief, is_counted, named
 from tracediff.report.escape import shorten
@@ -44,7 +44,7 @@ def brief_of(result: Result) -> list[str]:
         for one in result.findings
         if one.level != "within_noise" and one.rank not in ranks and one.where.phase == result.observed.phase
     ]
-    prose = units.both(result.observed.baseline_ns, result.observed.candidate_ns)
+    prose = words.page_unit(result)
     said: list[str] = []
     seen: set[str] = set()
     for one in mine:
@@ -65,7 +65,9 @@ def brief_of(result: Result) -> list[str]:
                 before, after = timed.evidence.count_baseline or 0.0, timed.evidence.count_candidate or 0.0
                 memory = one.memory if before == one.baseline else ""
                 text = sentence(replace(one, memory=memory, baseline=before, candidate=after))
-            text = say("count_time", count=text, change=prose.delta(timed.delta_ns))
+            parts = words.opposed(timed, result)
+            pattern = "count_opposed" if parts else "count_time"
+            text = say(pattern, count=text, change=prose.delta(timed.delta_ns), parts=parts)
         said.append(text)
     return said
 
