@@ -469,8 +469,8 @@ def notes_of(frame: Frame) -> list[Note]:
         notes.append(
             Note(
                 "steps-do-not-repeat",
-                f"{', '.join(names)}: hardly a step repeats what an earlier one launched, so that all count as typical but the first uses"
-                " of kernels",
+                f"{', '.join(names)}: hardly a step repeats what an earlier one launched, so that all count as typical but warm-up"
+                " (first launch of a kernel)",
             )
         )
     if "coarse-strata" in frame.notes:

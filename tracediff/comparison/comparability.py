@@ -10,6 +10,7 @@ from typing import Literal
 
 from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.classes import Strata
+from tracediff.comparison.shown import FIRST
 from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.errors import TracediffError
 from tracediff.execution.ladder import ALIKE, Shared, graphs_apart, launched
@@ -266,19 +267,28 @@ def _mix(rows: list[Stratum]) -> Check:
     totals = [sum(row.baseline_steps for row in rows), sum(row.candidate_steps for row in rows)]
     parts = [(row, row.baseline_steps / totals[0], row.candidate_steps / totals[1]) for row in rows]
     distance = sum(abs(one - other) for _, one, other in parts) / 2
-    steps: dict[str, list[int]] = {}
-    for row in sorted(rows, key=lambda one: one.phase):
-        of_phase = steps.setdefault(row.phase, [0, 0])
-        of_phase[0] += row.baseline_steps
-        of_phase[1] += row.candidate_steps
-    shares = [
-        ", ".join(f"{phase} {100 * count[side] / total:.0f} %" for phase, count in steps.items())
-        for side, total in enumerate(totals)
-    ]
+    other = distance > LITTLE
+    of_kind: dict[str, list[float]] = {}
+    for row, *both in sorted(parts, key=lambda one: one[0].phase):
+        kind = _workload(row) if other else row.phase
+        of_kind[kind] = [one + more for one, more in zip(of_kind.get(kind, [0.0, 0.0]), both, strict=True)]
+    shown = (
+        sorted(of_kind.items(), key=lambda one: -abs(one[1][0] - one[1][1]))[:FIRST]
+        if other
+        else of_kind.items()
+    )
+    shares = [", ".join(f"{kind} {100 * both[side]:.0f} %" for kind, both in shown) for side in (0, 1)]
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "no_steps_in_common", "fail")
     percent = f"{100 * distance:.0f} %"
-    return _check("batch_mix", shares, "batch_mix" if distance > LITTLE else "", percent=percent)
+    return _check("batch_mix", shares, "batch_mix" if other else "", percent=percent)
+
+
+def _workload(row: Stratum) -> str:
+    """Steps of a phase and a size: `generation of 9 requests`."""
+    sizes = ((row.ctx_tokens, "tokens"), (row.gen_reqs, "requests"))
+    said = [f"{size} {noun}" for size, noun in sizes if size not in ("0", "?")]
+    return f"{row.phase} of {' and '.join(said)}" if said else row.phase
 
 
 def _dropped(sides: Sides) -> Check:

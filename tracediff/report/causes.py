@@ -21,7 +21,7 @@ from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.names import counted as name_counts
-from tracediff.report.units import arrow, counted, prose, size
+from tracediff.report.units import arrow, both_shares, counted, prose, size
 from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import OUTSIDE, UNNAMED, awaits, beside
 
@@ -266,14 +266,10 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
     """What a cause is that is told by its counts; '' of others. of_list: with its place and its call."""
     facts, where, place = finding.facts, finding.where, at(finding.where.range or "")
     if finding.cause == "batch_mix":
+        largest = sorted(facts.shares, key=lambda one: -abs(one.candidate - one.baseline))[:NAMED]
         shares = [
-            say(
-                "mix_share",
-                phase=one.phase,
-                before=f"{100 * one.baseline:.0f}",
-                after=f"{100 * one.candidate:.0f}",
-            )
-            for one in facts.shares
+            say("mix_share", phase=one.phase, shares=both_shares(one.baseline, one.candidate))
+            for one in largest
         ]
         return say("title_batch_mix", shares=", ".join(shares) or say("mix_sizes")) if of_list else say("mix")
     if facts.graph_coverage:

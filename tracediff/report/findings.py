@@ -106,8 +106,8 @@ def _sure(one: Finding, result: Result) -> Cell:
 
 
 def _key(found: Sequence[Finding], result: Result) -> list[Block]:
-    """What the marks of these causes mean, those that say more than their word."""
-    levels = {one.level for one in found if one.cause != "batch_mix"} - {"within_noise"}
+    """What the marks of these causes mean."""
+    levels = {one.level for one in found if one.cause != "batch_mix"}
     if result.verdict == "not_comparable" or not levels:
         return []
     keys = [Cell(say(f"key_{level}"), mark=f"lv lv-{level}") for level in words.LEVELS if level in levels]
@@ -170,7 +170,10 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
     if one.evidence.crop and result.timelines:
         found.append(_crop(one, result))
     if one.parts:
-        own = [_of_cause(part, one) for part in sorted(one.parts, key=lambda part: part.follows)]
+        own = [
+            _of_cause(part, one)
+            for part in sorted(one.parts, key=lambda part: (part.follows, -abs(part.delta_ns)))
+        ]
         title = say("parts_of", rank=f"{one.rank}")
         found.append(table(result, "parts", own, title=title, scale=scale, look="plain", depth=2))
     if one.evidence.moments:

@@ -239,10 +239,10 @@ def _trust(result: Result) -> list[list[Span]]:
     items: list[list[Span]] = [[one] for one in said if one]
     if not items:
         return []
-    for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
-        if runs := words.run_names(side):
+    for side in words.SIDES:
+        if runs := words.run_names(result, side):
             listed = [span for run in runs for span in (", ", Code(run))][1:]
-            items.append([f"Runs of the {name}: ", *listed])
+            items.append([f"Runs of the {side}: ", *listed])
     return items
 
 

@@ -105,7 +105,8 @@ def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
     ]  # fmt: skip
     if mean is not None and (of_mean or _differs(mean, typical)):
         shown = verdict if of_mean else None
-        out.append(PhaseLine(phase.phase, "mean", mean, shown, _beyond(mean), first=spoken == "mean"))
+        level = moved if of_mean else _beyond(mean)
+        out.append(PhaseLine(phase.phase, "mean", mean, shown, level, first=spoken == "mean"))
     why = _unclear(phase, result)
     return [replace(line, unjudged=why) if why and line.verdict else line for line in out]
 

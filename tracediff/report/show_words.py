@@ -253,11 +253,11 @@ def _made_of(one: StepDiff, prose: units.Spoken, *, longer: bool) -> list[str]:
 
 
 def _step_name(report: Show, one: StepDiff) -> str:
-    """`Step 117`, with its run and rank where there are several; one with first uses is called so."""
+    """`Step 117`, with its run and rank where there are several; one of warm-up is called so."""
     said = [f"Step {one.number}"]
     said += [f"of {run_name(one.run)}"] if len(report.input.runs) > 1 else []
     said += [f"on rank {one.rank}"] if one.ranks else []
-    return " ".join([*said, *["(first uses)"] * one.start_up])
+    return " ".join([*said, *["(warm-up)"] * one.start_up])
 
 
 def _typical(one: StepDiff) -> str:

@@ -241,7 +241,8 @@ def _copies(row: StructureRow, slots: dict[str, str]) -> str:
         (one,), (other,) = row.baseline_values, row.candidate_values
         sizes = [units.size(round(size)) for size in (row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)]
         pattern = "count_memory" if sizes[0] == sizes[1] else "count_memory_bytes"
-        slots |= {"name": kind, "one": one, "other": other, "before_bytes": sizes[0], "after_bytes": sizes[1]}
+        counts = units.arrow((slots["before"], slots["after"]))
+        slots |= {"name": kind, "one": one, "other": other, "counts": counts, "bytes": units.arrow(sizes)}
         return say(pattern, **slots)
     name = f"{kind} ({row.memory})" if row.memory else kind
     if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:

@@ -33,7 +33,7 @@ from tracediff.report.console import (
     print_titled,
     print_warnings,
 )
-from tracediff.report.escape import neutral, shorten
+from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
 
 _STATUS = {"fail": "red", "warn": "yellow"}
@@ -73,10 +73,9 @@ def _verdict(result: Result, console: Console) -> None:
     inputs = result.inputs
     labels = say("labels", baseline=inputs.baseline.label, candidate=inputs.candidate.label)
     print_line(console, (labels, "dim"))
-    for name, side in (("baseline", result.inputs.baseline), ("candidate", result.inputs.candidate)):
-        if runs := words.run_names(side):
-            listed = ", ".join(shorten(run, 60) for run in runs)
-            print_line(console, (say("runs_of", side=name, runs=listed), "dim"), hang=2)
+    for side in words.SIDES:
+        if runs := words.run_names(result, side):
+            print_line(console, (say("runs_of", side=side, runs=", ".join(runs)), "dim"), hang=2)
 
 
 def _waterfall(result: Result, console: Console) -> None:

@@ -140,10 +140,14 @@ def build(result: Result) -> Waterfall:
                 label, into = palette.category(key).label, palette.category(_FALLBACK).label
                 notes[key] = say("fall_counted_in", side=side, other=into)
                 notes[_FALLBACK] = say("fall_includes", label=label, side=side)
-        elif key in words.OPTIONAL:
-            side, unseen = words.sides_without(result, words.OPTIONAL[key]), words.unseen(words.OPTIONAL[key])
-            lone = side in ("baseline", "candidate")
-            notes[key] = say("unseen_on", unseen=unseen, side=side) if lone else unseen
+        unseen = words.OPTIONAL.get(key, "")
+        side = words.sides_without(result, unseen)
+        if (
+            unseen and not deltas.get(key) and (side or key not in deltas)
+        ):  # what was not recorded is not unchanged
+            deltas.pop(key, None)
+            said = words.unseen(unseen)
+            notes[key] = say("unseen_on", unseen=said, side=side) if side in words.SIDES else said
     sure = [one for one in result.findings if one.level != NOISE]
     named = {one.cause for one in sure} | {part.cause for one in sure for part in one.parts}
     for key, level in accounting.level.items():  # idle time that no cause of the list explains
@@ -254,7 +258,10 @@ def _bar(waterfall: Waterfall, bar: Bar, width: int) -> str:
     length = max(1, min(round((right - low) * per_ns), width) - offset)
     thin = (right - left) * per_ns < 0.5
     mark = "\u2588" if bar.total else "\u258f" if thin else "\u2591" if bar.level == NOISE else "\u2593"
-    return " " * offset + mark * length
+    drawn = " " * offset + mark * length
+    return (
+        f"{drawn[0]}\u2571{drawn[2:]}" if bar.total and low > 0 else drawn
+    )  # a bar that does not begin at zero
 
 
 def text_figure(waterfall: Waterfall, columns: int = 72) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Literal
 
 import msgspec
 
@@ -18,11 +19,13 @@ from tracediff.model import (
     causes,
 )
 from tracediff.model.common import CALLS_LOST
+from tracediff.model.host import HostRow
 from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds, run_name
+from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY, NEARLY
 from tracediff.trace.threads import OUTSIDE
@@ -265,9 +268,18 @@ def place(where: Where) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
-def run_names(side: SideInput) -> list[str]:
-    """The captures that a side takes as repeats of one program, without the endings of their files; empty for a single one."""
-    names = [run_name(run.name) for run in side.runs]
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
+
+
+def run_names(result: Result, side: Literal["baseline", "candidate"]) -> list[str]:
+    """The captures that a side takes as repeats of one program, without the endings of their files, and which are left out; empty for a single one."""
+    inputs: SideInput = getattr(result.inputs, side)
+    odd = {one.run for phase in result.phases for one in phase.odd_runs if one.side == side and one.left_out}
+    names = [shorten(run_name(run.name), 60) for run in inputs.runs]
+    names = [
+        say("run_odd", run=name) if run.name in odd else name
+        for run, name in zip(inputs.runs, names, strict=True)
+    ]
     if len(names) < 2:
         return []
     more = len(names) - LISTED
@@ -327,7 +339,8 @@ def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
 
 def level_words(level: Evidence, low: float, high: float) -> tuple[str, str]:
     """Word and meaning of a level of evidence, of a change with the ends of its interval."""
-    return UNSURE if level == "within_noise" and (low > 0 or high < 0) else LEVELS[level]
+    word, meaning = UNSURE if level == "within_noise" and (low > 0 or high < 0) else LEVELS[level]
+    return (say("exact_unsure", level=word) if level == "exact" and low < 0 < high else word), meaning
 
 
 def evidence(finding: Finding, result: Result) -> str:
@@ -357,9 +370,10 @@ def page_unit(result: Result) -> units.Spoken:
     return units.both(result.observed.baseline_ns, result.observed.candidate_ns)
 
 
-def tested_level(row: KernelRow | LayerRow) -> Evidence | None:
+def tested_level(row: KernelRow | LayerRow | HostRow) -> Evidence | None:
     """How sure a row is; None where it was not tested."""
-    return None if row.level == "within_noise" and row.q_value is None else row.level
+    test = row.ci_low_ns if isinstance(row, HostRow) else row.q_value
+    return None if row.level == "within_noise" and test is None else row.level
 
 
 def q_value(row: KernelRow | Finding) -> str:

@@ -13,8 +13,6 @@ from tracediff.report.amounts import NAMED
 from tracediff.report.causes import run_name
 from tracediff.report.grammar import say
 
-_SIDES = ("baseline", "candidate")
-
 
 class _Why(NamedTuple):
     """Why steps of a workload are in no mean: as a clause, and of several workloads."""
@@ -62,7 +60,7 @@ def left_out(report: Result | Show) -> list[str]:
     """One sentence per workload, those with the most step time first, one for all small ones, and what runs begin with; empty where every step counts."""
     two = isinstance(report, Result)
     out = [one for one in report.strata if not one.compared]
-    out.sort(key=lambda one: -max(_share(one, side) for side in _SIDES))
+    out.sort(key=lambda one: -max(_share(one, side) for side in words.SIDES))
     size = _of_both if two else _of_one
     named = min(NAMED, sum(most_of(one) >= SURELY for one in out))
     if len(out) - named == 1 and not named:
@@ -124,7 +122,7 @@ def _of_one(strata: Sequence[Stratum]) -> str:
 
 def _of_both(strata: Sequence[Stratum]) -> str:
     """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
-    sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in _SIDES]
+    sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in words.SIDES]
     there = [(side, steps) for side, steps in sides if steps]
     steps = " + ".join(f"{steps:,}" for _, steps in there)
     steps = f"{steps} step" if steps == "1" else f"{steps} steps"
@@ -180,7 +178,7 @@ def step_share(result: Result) -> str:
     if min(share.baseline, share.candidate) >= 0.95:
         return ""
     said = []
-    for side in _SIDES:
+    for side in words.SIDES:
         text, runs = say(f"{side}_s", share=f"{100 * getattr(share, side):.0f} %"), _odd_runs(result, side)
         pattern = "without_runs" if len(runs) > 1 else "without_run"
         said.append(say(pattern, whose=text, names=", ".join(sorted(runs))) if runs else text)

@@ -17,10 +17,11 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     left, figures, last = _ROOM[layout.narrow]
     percent = layout.width
     low, high = waterfall.axis()
-    bottom = ROW / 2 + ROW * len(rows)
+    top = ROW  # of the bars: the heads of the columns are above
+    bottom = top + ROW * len(rows)
     out = Sheet(layout, TITLE)
     out.description, out.height = describe(waterfall), bottom + 26
-    axes = out.axes(left, ROW / 2, percent - figures - 6, bottom)
+    axes = out.axes(left, top, percent - figures - 6, bottom)
     axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
     found = [at for at in marks(low, high, 2 if layout.narrow else 5) if at - low > (high - low) / 8]
     label(axes.xaxis, {at: tick(at, scale) for at in (low, *found[-1 if layout.narrow else 0 :])})
@@ -36,18 +37,18 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
     feet = [one + SIZE / ROW / 2 for one in range(len(rows) - 1)]
     tops = [foot + 1 - SIZE / ROW for foot in feet]
     axes.vlines(ends[:-1], feet, tops, colour("--muted"), linewidth=1)
-    unit = f"{units.symbol(scale)} per {waterfall.unit}" + ", axis cut" * (low > 0 and not layout.narrow)
-    out.write(percent, bottom + 14, unit, "right", "--muted")
+    unit = f"{units.symbol(scale)} per {waterfall.unit}"
+    for right, head in ((percent - last, unit), (percent, waterfall.of)):
+        out.write(right, ROW / 2, head, "right", "--muted")
+    out.write(0, bottom + 14, unit, ink="--muted")
     for number, bar in enumerate(rows):
-        middle = ROW / 2 + ROW * (number + 0.5)
+        middle = top + ROW * (number + 0.5)
         out.write(0, middle, bar.label, bold=bar.total)
         if bar.total and low > 0:  # the bar does not begin at zero
             for at in (left + 10, left + 15):
                 out.line([at, at + 3], [middle + SIZE / 2 + 1, middle - SIZE / 2 - 1], "--paper", 2.5)
         shown = scale.number(bar.end_ns) if bar.total else scale.signed(bar.delta_ns)
         out.write(percent - last, middle, shown, "right", bold=bar.total)
-        if bar.kind == "baseline":  # its own place in the column is empty
-            out.write(percent, middle, waterfall.of, "right", "--muted")
         if not bar.total:
             change = units.delta(scale, bar.delta_ns, rows[0].end_ns, bar.level)
             out.write(percent, middle, change.percent, "right", "--muted")
