@@ -106,7 +106,7 @@ def test_a_kernel_that_runs_in_one_step_alone(tmp_path) -> None:
     (one,) = of(steps, tmp_path, worst=3).chosen
     assert (one.number, one.start_up, one.ns) == (4, True, 957 * US)
     assert one.text == (
-        "Step 4 (first uses) took 957 us, 250 us longer than a typical generation step: 1 more launch of extra 250 us."
+        "Step 4 (warm-up) took 957 us, 250 us longer than a typical generation step: 1 more launch of extra 250 us."
     )
     assert [(place.kernel, place.ns, place.count, place.typical_count) for place in one.places[:1]] == [
         ("extra", 250 * US, 1, 0)

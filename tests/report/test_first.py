@@ -480,8 +480,8 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("kernel", 13, 0, name="transpose"), "transpose is gone (13 per step)"),
         (counted("ranges", 1, 2, name="await"), "range await entered 1 -> 2 times per step"),
         (counted("collections", 0.04, 0.21, rate=True, baseline_any=4, candidate_any=24), "garbage collections in 3.6 % -> 21 % of steps"),
-        (counted("copies", 7, 4, name="[memcpy HtoD]", baseline_values=["pageable"], candidate_values=["pinned"], baseline_bytes=24_655.2, candidate_bytes=69_514_112.0), "memcpy HtoD 7 pageable (24.7 kB) -> 4 pinned (69.5 MB)"),
-        (counted("copies", 1, 1, name="[memcpy HtoD]", baseline_values=["pinned"], candidate_values=["pageable"], baseline_bytes=4e6, candidate_bytes=4e6), "memcpy HtoD 1 pinned -> 1 pageable"),
+        (counted("copies", 7, 4, name="[memcpy HtoD]", baseline_values=["pageable"], candidate_values=["pinned"], baseline_bytes=24_655.2, candidate_bytes=69_514_112.0), "7 -> 4 memcpy HtoD per step with pageable -> pinned memory, 24.7 kB -> 69.5 MB"),
+        (counted("copies", 1, 1, name="[memcpy HtoD]", baseline_values=["pinned"], candidate_values=["pageable"], baseline_bytes=4e6, candidate_bytes=4e6), "1 memcpy HtoD per step with pinned -> pageable memory"),
         (counted("copies", 3, 3, name="[memcpy HtoD]", memory="pageable", baseline_bytes=4e6, candidate_bytes=8e6), "memcpy HtoD (pageable) 4.0 MB -> 8.0 MB"),
         (counted("messages", 8, 8, name="ncclAllReduce", group="tp", baseline_bytes=2**20, candidate_bytes=2**21), "ncclAllReduce of group tp 1.05 -> 2.10 MB per step in 8 calls"),
         (counted("messages", 1, 1, name="ncclSend", baseline_bytes=8e3, candidate_bytes=4e3), "ncclSend 8.00 -> 4.00 kB per step in 1 call"),
@@ -1164,7 +1164,7 @@ def test_a_phase_of_first_uses_says_how_few_of_its_steps_are_typical() -> None:
     ]
     found[1] = msgspec.structs.replace(found[1], start_share=0.77)
     assert words.typical(result("inconclusive", seen(955, 1_015, 60), phases=found)) == (
-        "typical: mean of the middle half by length; mixed: 77 % have first uses of kernels and are in the mean alone"
+        "typical: mean of the middle half by length; mixed: 77 % are warm-up (first launch of a kernel) and in the mean alone"
     )
 
 

@@ -102,7 +102,7 @@ def test_first_uses_are_told() -> None:
     found = Mix(10e6, 12e6, 0.0, 0.5e6, first_uses_ns=1.5e6, starts=Pair(3, 9))
     assert noted(found, (40, 41)) == (
         "Means are at equal work (+500 us). As recorded they are 10,000 -> 12,000 us (+2,000 us), "
-        "with +1,500 us from first uses of kernels."
+        "with +1,500 us from warm-up (first launches of kernels)."
     )
 
 

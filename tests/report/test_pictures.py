@@ -414,7 +414,7 @@ def test_nothing_reaches_beyond_the_picture(pair, layout):
 
 
 def test_bars_begin_at_zero_or_are_broken():
-    """14 % more is drawn as 14 % more; only what is more than noise and could not be seen else is magnified, and its axis says so."""
+    """14 % more is drawn as 14 % more; only what is more than noise and could not be seen else is magnified, and its bars are broken."""
     from tracediff.report import waterfall
 
     def figure(after: int, level: Any = "likely") -> waterfall.Waterfall:
@@ -426,9 +426,13 @@ def test_bars_begin_at_zero_or_are_broken():
         return waterfall.Waterfall(bars, style.units.scale_for([1e6]))
 
     assert figure(1_140_000).axis() == (0.0, 1_140_000.0)
-    assert "axis cut" not in pictures.of_fall(figure(1_140_000)).__html__()
     assert figure(1_010_000).axis()[0] > 900_000
-    assert "axis cut" in pictures.of_fall(figure(1_010_000)).__html__()
+    for after, broken in ((1_140_000, False), (1_010_000, True)):
+        assert ("var(--paper)" in pictures.of_fall(figure(after)).__html__()) is broken
+        bars = [
+            line for line in waterfall.text_figure(figure(after)).splitlines() if "\u2588\u2571\u2588" in line
+        ]
+        assert len(bars) == 2 * broken
     assert figure(1_010_000, "within_noise").axis() == (0.0, 1_010_000.0)
 
 

@@ -69,6 +69,25 @@ def test_a_category_of_one_side_only_is_not_compared() -> None:
     assert "GIL wait" in bars["host_work"].note
 
 
+def test_what_one_side_did_not_record_is_not_unchanged() -> None:
+    """No collection on either side: "no change" of it where both could record one only."""
+    result = sample.full()
+    books = result.accounting
+    sides = ({**part, "gc": 0.0} for part in (books.baseline, books.candidate, books.delta))
+    books = msgspec.structs.replace(
+        books, **dict(zip(("baseline", "candidate", "delta"), sides, strict=True))
+    )
+    result = msgspec.structs.replace(result, accounting=books, phases=[])
+    assert "gc" in [bar.key for bar in waterfall.build(result).unchanged]
+    coverage = msgspec.structs.replace(
+        result.coverage, candidate={**result.coverage.candidate, "gc": "not_captured"}
+    )
+    result = msgspec.structs.replace(result, coverage=coverage)
+    figure = waterfall.build(result)
+    assert "gc" not in [bar.key for bar in figure.unchanged]
+    assert "Python GC: none seen on the candidate." in waterfall.notes(figure)
+
+
 def test_a_category_that_the_accounting_compares_keeps_its_delta() -> None:
     result = sample.full()
     baseline = {key: value for key, value in sample.BASELINE.items() if key != "gc"}

@@ -111,7 +111,7 @@ def _key(found: Sequence[Finding], result: Result) -> list[Block]:
     if result.verdict == "not_comparable" or not levels:
         return []
     keys = [Cell(say(f"key_{level}"), mark=f"lv lv-{level}") for level in words.LEVELS if level in levels]
-    return [Line([span for key in keys for span in (" ", key)][1:], "note")]
+    return [Line([key], "note") for key in keys]
 
 
 def _none(result: Result) -> str:

@@ -140,6 +140,7 @@ def build(result: Result) -> Waterfall:
                 label, into = palette.category(key).label, palette.category(_FALLBACK).label
                 notes[key] = say("fall_counted_in", side=side, other=into)
                 notes[_FALLBACK] = say("fall_includes", label=label, side=side)
+            continue
         unseen = words.OPTIONAL.get(key, "")
         side = words.sides_without(result, unseen)
         if (
