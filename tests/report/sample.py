@@ -169,7 +169,7 @@ def _findings() -> list[m.Finding]:
             part="tail",
             facts=m.FindingFacts(rare=m.RareFact(0.0, 1.4, 28.0, 28.2, 0.0)),
             held=m.Held(5, 5),
-            note="It makes 0 % -> 5.0 % of the steps longer; in the typical step it changes by 0 us.",
+            note="It is long in 0 % -> 5.0 % of the steps; in the typical step it changes by 0 us.",
         ),
         _finding(
             3,

@@ -799,7 +799,7 @@ def test_rare_steps_are_a_part_of_all_steps() -> None:
     evidence = m.FindingEvidence("", [], runs_baseline_ns=[0, 0, 1], runs_candidate_ns=[9, 9])
     rare = msgspec.structs.replace(rare, evidence=evidence)
     note = with_words(result("regressed", seen(1_000, 1_092, 8), rare)).findings[0].note
-    assert note.startswith("It makes 0.3 % -> 11 % of the steps longer;")
+    assert note.startswith("It is long in 0.3 % -> 11 % of the steps;")
 
 
 def test_in_how_many_runs_a_cause_holds() -> None:

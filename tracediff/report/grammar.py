@@ -452,7 +452,7 @@ PATTERNS: dict[str, str] = {
     "replayed": "Replayed without {what}: {then} instead of {now} {step} (range {low} to {high}).",
     "replayed_same": "Replayed without {what}: {then} {step}, as now (range {low} to {high}).",
     "hides_waits": "Waits that the cause hides now would take the rest of its time.",
-    "rare_steps": "It makes {shares} of the steps longer; in the typical step it changes by {typical}.",
+    "rare_steps": "It is long in {shares} of the steps; in the typical step it changes by {typical}.",
     "awaited": "During this wait {peer} {doing}: {before} -> {after} per {step}.",
     "peer_far": "{thread} of another process",
     "peer_in": "is in {range}",
