@@ -822,6 +822,18 @@ def test_who_holds_the_gil_is_to_be_found_where_no_name_tells() -> None:
     assert advice(unknown).startswith("find which thread holds the GIL (py-spy dump")
 
 
+def test_a_gpu_that_starts_work_late_is_shared_with_another_process() -> None:
+    """Two gaps of 5 us each are those of any launch; two of 240 us are not."""
+    late = finding("launch_latency", 470_000.0, where={"range": "decode"})
+    gaps = msgspec.structs.replace(late.evidence, count_candidate=2.0)
+    for ns, said in (
+        (480_000.0, "look for another process on the GPU"),
+        (10_000.0, "the GPU was empty when"),
+    ):
+        one = msgspec.structs.replace(late, candidate_ns=ns, evidence=gaps)
+        assert advice(one).startswith(said)
+
+
 def test_titles() -> None:
     wait = finding(
         "gil_wait", 1.0, where={"thread": "executor", "holder_thread": "await", "holder_range": "send"}

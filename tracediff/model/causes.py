@@ -21,6 +21,9 @@ SURELY = 0.01
 # Of a kernel's own time: a smaller change of it is not told. In 24 null pairs, one row of 1,490 changed surely by more.
 OWN = 0.05
 STEP = 0.025  # of the step: replicas of one program on like machines, three and four runs a side
+# From the end of a launch to its work, on a GPU that the process left idle. Of processes alone on a GPU at most 12 us in 33 captures, beside
+# another process 0.5 to 3 ms: slices of time.
+ALONE_NS = 100_000
 
 # A change of the program from which a change of idle time follows: more or fewer kernels, synchronising calls, CUDA graphs.
 Origin = Literal["kernels", "syncs", "graphs"]

@@ -15,6 +15,7 @@ import msgspec
 from tracediff.formats.unpack import stem
 from tracediff.kernels.names import GROUPS, category, collective
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
+from tracediff.model.causes import ALONE_NS
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.amounts import NAME, NAMED
@@ -136,6 +137,9 @@ def _advised(finding: Finding) -> str:
         return "os_call"
     if finding.cause == "gil_wait" and where.holder_thread == UNNAMED:
         return "holder"
+    gaps = finding.evidence.count_candidate
+    if finding.cause == "launch_latency" and gaps and finding.candidate_ns > ALONE_NS * gaps:
+        return "shared"
     if finding.cause == "launch_api" and facts.copies:
         return "copies"
     if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):

@@ -100,6 +100,7 @@ PATTERNS: dict[str, str] = {
     "advise_awaits_peer": "while the thread waits {place}, {peer} {doing}: shorten that, or overlap it with the step",
     "advise_code_loads": "find what loads code anew (a plan for each new shape): warm these shapes up, or keep what was loaded",
     "advise_holder": "find which thread holds the GIL (py-spy dump, or NVTX ranges in it), then release the GIL there",
+    "advise_shared": "look for another process on the GPU (nvidia-smi): launches waited although this one left it idle",
     "advise_one_graph": "one call launches each graph already: only fewer or smaller graphs, or a faster CPU, cut this time",
     "advise_pageable": "find the copy's launching range; make it asynchronous from pinned memory, overlap it, or drop it",
     "advise_migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
