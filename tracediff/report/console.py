@@ -16,7 +16,7 @@ from tracediff.report.amounts import LIMIT, NAME
 TONES = {"bad": "red", "good": "green", "neutral": "cyan", "unsure": "yellow", "stop": "magenta"}
 _COLOURS = {"slower": "red", "faster": "green", "noise": "dim", "nil": "dim", "warn": "yellow"}
 _TIED = "\ue000"  # stands for the space between a number and its unit while a paragraph is wrapped
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|[num]?s)(?!\w))")
+_UNIT = re.compile(r"(?<=[\d)]) (?=(?:%|[num]?s)(?!\w))")
 _ASCII = str.maketrans(
     {"±": "+/-", "\u2026": "...", "\u2588": "#", "\u2593": "=", "\u2591": "-", "\u258f": "|", "\u2571": "/"}
 )

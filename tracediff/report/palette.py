@@ -29,7 +29,7 @@ _COLOURS: dict[str, tuple[str, str]] = {
     "--bits-16": ("#3f78b5", "#6aa5e6"),
     "--bits-8": ("#2a9d8f", "#52c4b5"),
     "--bits-4": ("#b98d14", "#e0bb4e"),
-    "--pale": ("0.55", "0.7"),  # opacity; on a dark ground half of a colour is hard to see
+    "--pale": ("0.55", "0.8"),  # opacity; on a dark ground every category has a contrast of 3 with it
     "--reformat": ("#b8487a", "#e889ad"),
 }
 LIGHT: dict[str, str] = {name: light for name, (light, _) in _COLOURS.items()}

@@ -20,6 +20,7 @@ from tracediff.report.pictures.style import (
     FAINT,
     LINE,
     ROW,
+    SIZE,
     Change,
     Layout,
     Sheet,
@@ -256,7 +257,8 @@ def _name(out: Sheet, cell: Cell, ink: _Ink, top: float) -> None:
     if node.kind != "rest" or len(text) <= room(width):
         band = LINE / 4 if node.kind == "category" else 0.0
         middle = top + cell.depth * ROW + (ROW - 1 - band) / 2
-        said = fitting(f"{number} {text}".strip(), width) or number
+        alone = number if width >= SIZE / 2 else ""  # as wide as a digit: neighbours do not touch
+        said = fitting(f"{number} {text}".strip(), width) or alone
         out.write(cell.x * ink.per_ns + 4, middle, said, bold=said == number)
 
 

@@ -81,10 +81,11 @@ def _chart(
     last = max(len(points) - 1, 1)
     place = {at: number for number, at in enumerate(points)}
     out = Sheet(layout, name)
-    out.write(0, 8, fitting(name, layout.width - 60), bold=True)
+    out.write(0, 8, fitting(name, layout.width - 120), bold=True)
     counts = bool(rows) and rows[0][1].unit == "count"
     scale = units.scale_for([high + room])
-    out.write(layout.width, 8, "per step" if counts else units.symbol(scale), "right", "--muted")
+    unit = ("per step" if counts else units.symbol(scale)) + ", axis cut" * (least > 0)
+    out.write(layout.width, 8, unit, "right", "--muted")
     axes = out.axes(AXIS, ROW, right, bottom)
     axes.set(xlim=(0, last), ylim=(least, high + room))
     label(axes.yaxis, {at: units.count(at) if counts else scale.number(at) for at in marks(least, high + room, 3)})  # fmt: skip

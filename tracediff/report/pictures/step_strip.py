@@ -262,7 +262,7 @@ def _legend(out: Sheet, strip: StepStrip, of_ns: Heights, y: float, first: str, 
     )  # fmt: skip
     how = ["Height: step time, log; colours: shares of it." if of_ns.log else "Height: step time."]
     if first:
-        how.append("Foot: first cause.")
+        how.append("The first cause is at the foot.")
     if (most := max(one.steps for one in every)) > 1:
         how.append(f"Column: longest of {most} steps, line: median.")
     if marked:
