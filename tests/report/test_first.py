@@ -631,8 +631,8 @@ def test_warnings_that_change_belief_are_doubts_of_the_first_screen() -> None:
     notes = [m.Note(slug, "...") for slug in ("steps-inferred", "host-speed-unknown", "steps-do-not-repeat")]
     programs = m.Comparability(True, [m.Check("programs", "warn", "30 %", "18 %")])
     few = "few kernels have a counterpart: these may be different programs"
-    cpu = "part of it may come from a slower CPU: the speed of the two could not be compared"
-    steps = "hardly a step launches what another one did"
+    cpu = "part of the change may come from a slower CPU: how fast both were is not known"
+    steps = "hardly two steps launch the same work"
     kernel = finding("kernel_time", 88.6, where={"kernels": m.Kernels(("add",))})
     anew = msgspec.structs.replace(GENERATION, repeated=False)
 

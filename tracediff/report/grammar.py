@@ -86,8 +86,8 @@ PATTERNS: dict[str, str] = {
     # What else limits belief, by the slug of its warning or the name of its check.
     "doubts": "But {doubts}.",
     "doubt_programs": "few kernels have a counterpart: these may be different programs",
-    "doubt_steps-do-not-repeat": "hardly a step launches what another one did",
-    "doubt_host-speed-unknown": "part of it may come from a {speed} CPU: the speed of the two could not be compared",
+    "doubt_steps-do-not-repeat": "hardly two steps launch the same work",
+    "doubt_host-speed-unknown": "part of the change may come from a {speed} CPU: how fast both were is not known",
     # Runs that are in no mean.
     "odd_more": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} more than in the other runs.",
     "odd_less": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} less than in the other runs.",
