@@ -55,9 +55,14 @@ def one_gap(trace: TraceBuilder | None = None, *, pid: int = 100, tid: int = 1) 
 
 
 def reduced(trace: TraceBuilder, folder: Path, **reading) -> Reduction:
-    """Write, load and reduce a trace; the same file read alike is reduced once."""
-    path, how = trace.write(folder / "trace.sqlite"), Reading(threads=1, **reading)
-    key = (hashlib.blake2b(path.read_bytes()).digest(), how)
+    """Write, load and reduce a trace."""
+    return read(trace.write(folder / "trace.sqlite"), **reading)
+
+
+def read(path: Path, **reading) -> Reduction:
+    """The reduction of a file; the same read alike is reduced once."""
+    how = Reading(threads=1, **reading)
+    key = (path.name, hashlib.blake2b(path.read_bytes()).digest(), how)
     if key not in _REDUCED:
         if len(_REDUCED) == MOST:
             del _REDUCED[next(iter(_REDUCED))]
@@ -66,7 +71,7 @@ def reduced(trace: TraceBuilder, folder: Path, **reading) -> Reduction:
 
 
 MOST = 300  # reductions that are kept
-_REDUCED: dict[tuple[bytes, Reading], Reduction] = {}
+_REDUCED: dict[tuple[str, bytes, Reading], Reduction] = {}
 
 
 def spent(reduction, period: int = 0) -> dict[str, int]:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
-from tests.tiny import label
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
+from tests.tiny import label, read
+from tracediff.execution.sides import Run, Side
 
 
 def side(*paths: Path) -> Side:
-    return Side("side", [Run(path.name, [reduce_file(path, Reading(threads=1))]) for path in paths])
+    return Side("side", [Run(path.name, [read(path)]) for path in paths])
 
 
 def loop(name: str, count: int = 8) -> TraceBuilder:

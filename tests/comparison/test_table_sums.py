@@ -47,5 +47,7 @@ def test_ranks_are_compared_at_the_mix_of_the_step():
 
 def test_the_same_sides_give_the_same_bits():
     """Sums of floats in an order that threads decide would differ in their last digits, and so would saved results."""
-    sides = reduce_sides(resolve_pair(str(FIXTURES / "bundles" / "straggler"), None)[:2], Reading())
+    sides = reduce_sides(
+        resolve_pair(str(FIXTURES / "bundles" / "straggler"), None)[:2], Reading(keep=True, cached=True)
+    )
     assert len({msgspec.json.encode(compare(*sides)) for _ in range(8)}) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.builders import TraceBuilder
 from fixtures.builders.torch_trace import TorchTrace
-from tests.tiny import idle, label, spent
+from tests.tiny import idle, label, read, spent
 from tracediff.comparison.comparability import facts
 from tracediff.comparison.compare import compare
 from tracediff.comparison.host_time import host_only_notes
@@ -81,7 +81,7 @@ def torch_trace(folder, trace: TorchTrace, name: str = "t.json"):
 
 
 def reduced(folder, trace: TorchTrace, name: str = "t.json", **reading):
-    return reduce_file(torch_trace(folder, trace, name), Reading(threads=1, **reading))
+    return read(torch_trace(folder, trace, name), **reading)
 
 
 def tables(folder, trace: TorchTrace, **options) -> sqlite3.Connection:

@@ -19,6 +19,7 @@ import pytest
 
 from fixtures.builders.torch_trace import TorchTrace
 from tests.comparing import compare
+from tests.tiny import read
 from tracediff.accounting.reduction import Reduction
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading
@@ -72,9 +73,8 @@ def work(name: str, pattern: str) -> dict[tuple[int, str], list[int]]:
     return found
 
 
-@cache
 def reduced(name: str, *, two_profilers: bool = False) -> Reduction:
-    return reduce_file(path(name), Reading(threads=1, two_profilers=two_profilers))
+    return read(path(name), two_profilers=two_profilers)
 
 
 def by_step(reduction: Reduction) -> dict[tuple[int, str], tuple[int, int]]:
@@ -90,8 +90,11 @@ def by_step(reduction: Reduction) -> dict[tuple[int, str], tuple[int, int]]:
     return found
 
 
+@cache
 def result(before: str, after: str) -> Result:
-    sides = reduce_sides([resolve(str(path(one))) for one in (before, after)], Reading(threads=1))
+    sides = reduce_sides(
+        [resolve(str(path(one))) for one in (before, after)], Reading(threads=1, cached=True)
+    )
     return compare(sides[0], sides[1])
 
 

@@ -145,7 +145,7 @@ def test_the_columns_are_as_documented_and_rows_add_up_to_what_compare_says(pair
             "hog300_1",
         )
         assert rows["n"] == rows["keys"], one.name
-    result = compare(*reduce_sides(sides_of("base_1", "hog300_1"), Reading()))
+    result = compare(*reduce_sides(sides_of("base_1", "hog300_1"), Reading(cached=True)))
     (step,) = pair("SELECT sum(baseline_ns) AS ns FROM aligned_kernel WHERE steps = ''", "hog300_1")
     busy = [result.accounting.baseline.get(name, 0.0) for name in ("compute", "comm", "memcpy")]
     assert step["ns"] == pytest.approx(sum(busy), rel=1e-9)

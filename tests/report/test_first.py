@@ -949,8 +949,8 @@ def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None
 def demo(*sides: str) -> Result:
     """Bundles or folders of fixtures."""
     paths = [ROOT / "fixtures" / one for one in sides]
-    request = CompareRequest(baseline=paths[0], candidate=paths[1] if len(paths) > 1 else None, cache=False)
-    return compare_request(request)
+    request = CompareRequest(baseline=paths[0], candidate=paths[1] if len(paths) > 1 else None)
+    return compare_request(request, keep=True)  # as other tests read them
 
 
 def test_the_demo_says_what_its_own_clock_saw() -> None:

@@ -328,7 +328,7 @@ def traces():
     from tracediff.session import compare_request
 
     demo = ROOT / "fixtures/pairs"
-    return compare_request(CompareRequest(demo / "base_1.sqlite.xz", demo / "gc5_1.sqlite.xz", cache=False))
+    return compare_request(CompareRequest(demo / "base_1.sqlite.xz", demo / "gc5_1.sqlite.xz"))
 
 
 def flat(step_ns: float, part: float, runs=2) -> list[LatencyFile]:
