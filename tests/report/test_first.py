@@ -1061,6 +1061,11 @@ def test_nulls_claim_nothing(name: str) -> None:
             "record both sides in turns on one machine (tracediff capture): up to 30.0 us of it may be a slower CPU",
         ),
         ("host_work", {"host_speed_ns": 20.0 * US}, "profile the host code"),  # less than half of it
+        (  # no CPU makes calls
+            "host_sync",
+            {"host_speed_ns": 30.0 * US, "facts": m.FindingFacts(counted_calls=True)},
+            "find what calls the call on this thread: remove it",
+        ),
     ],
 )
 def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> None:

@@ -204,7 +204,7 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_blocking")
     if finding.facts.match in ("replaced", "mixed"):
         return say("next_replaced")
-    if 2 * finding.host_speed_ns > finding.delta_ns > 0:
+    if not counted and 2 * finding.host_speed_ns > finding.delta_ns > 0:
         size = units.prose([finding.host_speed_ns]).size(min(finding.host_speed_ns, finding.delta_ns))
         return say("next_host", size=size)
     if finding.delta_ns > 0 or ROWS[finding.cause].check_faster:
