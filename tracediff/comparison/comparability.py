@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -268,16 +269,14 @@ def _mix(rows: list[Stratum]) -> Check:
     parts = [(row, row.baseline_steps / totals[0], row.candidate_steps / totals[1]) for row in rows]
     distance = sum(abs(one - other) for _, one, other in parts) / 2
     other = distance > LITTLE
-    of_kind: dict[str, list[float]] = {}
-    for row, *both in sorted(parts, key=lambda one: one[0].phase):
-        kind = _workload(row) if other else row.phase
-        of_kind[kind] = [one + more for one, more in zip(of_kind.get(kind, [0.0, 0.0]), both, strict=True)]
-    shown = (
-        sorted(of_kind.items(), key=lambda one: -abs(one[1][0] - one[1][1]))[:FIRST]
-        if other
-        else of_kind.items()
-    )
-    shares = [", ".join(f"{kind} {100 * both[side]:.0f} %" for kind, both in shown) for side in (0, 1)]
+    sides = defaultdict[str, float](float), defaultdict[str, float](float)
+    for row, *both in parts:
+        for side, part in zip(sides, both, strict=True):
+            side[_workload(row) if other else row.phase] += part
+    kinds = sorted(sides[0])
+    if other:  # those that differ most
+        kinds = sorted(kinds, key=lambda kind: -abs(sides[0][kind] - sides[1][kind]))[:FIRST]
+    shares = [", ".join(f"{kind} {100 * side[kind]:.0f} %" for kind in kinds) for side in sides]
     if not any(row.compared for row in rows):
         return _check("batch_mix", shares, "no_steps_in_common", "fail")
     percent = f"{100 * distance:.0f} %"

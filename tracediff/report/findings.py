@@ -252,7 +252,7 @@ def _crop_head(side: str, of: CropSide, ranks: bool) -> list[Span]:
     if not of.lengths:
         return [Strong(side), say("crop_none"), where]
     longest = units.scale_for(of.lengths).time(max(of.lengths))
-    return [Strong(side), say("crop_longest"), Cell(longest, tone="slower"), where]
+    return [Strong(side), say("crop_longest"), Strong(longest), where]
 
 
 def _moments(one: Finding) -> Table:
