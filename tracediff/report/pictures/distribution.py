@@ -111,8 +111,8 @@ def _plot(out: Sheet, plot: Plot, x: float, y: float, width: float) -> float:
     bottom = head + 16 + PLOT
     axes = out.axes(x + AXIS, head + 16, x + width - 24, bottom)
     axes.set_ylim(0, 1)
-    parts = {percent / 100: f"{percent} %" for percent in (25, 50, 75, 100)}
-    label(axes.yaxis, {0.0: ""} | parts)  # a foot of its own would touch the first time
+    shares = {percent / 100: f"{percent} %" for percent in (25, 50, 75, 100)}
+    label(axes.yaxis, {0.0: ""} | shares)  # a foot of its own would touch the first time
     time_axis(axes, [ns for curve in plot.curves.values() for ns, _ in curve], width - AXIS - 24)
     for side, curve in plot.curves.items():
         times, parts = zip(*[(curve[0][0], 0.0), *curve], strict=True)
