@@ -119,8 +119,10 @@ def check(
             _check("work", both, "work", baseline=both[0], candidate=both[1], kernel=short(name))
         )  # fmt: skip
     elif other := [(row.phase, row.baseline, row.candidate) for row in counted if row.kind == "workload"]:
-        both = [", ".join(f"{one[0]} {100 * one[side]:.0f} %" for one in other) for side in (1, 2)]
-        checks.append(_check("work", both, "other_work"))
+        parts = [", ".join(f"{one[0]} {100 * one[side]:.0f} %" for one in other) for side in (1, 2)]
+        both = [f"{part} in grids of both" for part in parts]
+        percent = f"{100 * (1 - min(other[0][1:])):.0f} %"
+        checks.append(_check("work", both, "other_work", percent=percent))
     return Comparability(all(one.status != "fail" for one in checks), checks)
 
 

@@ -22,7 +22,7 @@ _NEXT = {
     "complete": "next_again",
     **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program"),
 }
-_DOUBTS = ("programs", "steps-do-not-repeat", "host-speed-unknown")
+_DOUBTS = ("steps-do-not-repeat", "host-speed-unknown")
 
 
 def headline(result: Result) -> Headline:
@@ -55,15 +55,15 @@ def _doubts(result: Result) -> str:
     """What limits belief beside noise: the programs, steps of which none is typical, and the CPUs where a change of the host rests on them."""
     if result.verdict == "not_comparable":
         return ""
-    slugs = {note.slug for note in result.warnings}
-    slugs |= {check.name for check in result.comparability.checks if check.status != "ok"}
+    checks, slugs = result.comparability.checks, {note.slug for note in result.warnings}
     phase, causes = lead(result), [_finding(result, one) for one in result.observed.parts]
     if phase is None or phase.repeated:
         slugs.discard("steps-do-not-repeat")
     if result.verdict not in words.MOVED or not any(one and ROWS[one.cause].host for one in causes):
         slugs.discard("host-speed-unknown")
     speed = "slower" if result.observed.delta_ns > 0 else "faster"
-    doubts = [say(f"doubt_{slug}", speed=speed) for slug in _DOUBTS if slug in slugs]
+    doubts = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
+    doubts += [say(f"doubt_{slug}", speed=speed) for slug in _DOUBTS if slug in slugs]
     return say("doubts", doubts="; ".join(doubts)) if doubts else ""
 
 
@@ -254,9 +254,9 @@ def why(result: Result) -> str:
         elif names[cause] > 1 and finding.where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
         if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
-            cause = say("opposed", cause=cause, parts=opposed)
+            cause = say("timed", what=cause, change=opposed)
         if finding.level == "within_noise":
-            unsure.append(say("unsure_part", change=change, cause=cause))
+            unsure.append(say("timed", what=cause, change=change))
         else:
             said.append(say(pattern, change=change, cause=cause, rank=rank))
     if unsure:

@@ -35,11 +35,10 @@ PATTERNS: dict[str, str] = {
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",
-    "opposed": "{cause} ({parts})",
     "against": "but {change}: {cause}",
     "beside_rank": "{change} on rank {rank}, and the others wait for it: {cause}",
     "unsure": "measured, may be noise: {parts}",
-    "unsure_part": "{cause} ({change})",
+    "timed": "{what} ({change})",
     "within_noise": "{change}, within noise",
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "all_otherwise": "{change}; all steps together {all}",
@@ -50,9 +49,6 @@ PATTERNS: dict[str, str] = {
     "none": "No single cause holds a tenth of it",
     # By count.
     "counts": "By count: {counts}.",
-    "count_time": "{count} ({change})",
-    "count_opposed": "{count} ({change}: {parts})",
-    "count_workload": "{percent} of the launches have another grid size (other work per step)",
     "count_blocking": "{before} -> {after} % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)",
     "count_early": "{before} of {before_of} -> {after} of {after_of} kernels per {per} begin before the last one ends (programmatic dependent launch)",
     "count_graph_kernels": "{before} of {before_of} -> {after} of {after_of} kernels per {per} in CUDA graphs",
@@ -85,7 +81,6 @@ PATTERNS: dict[str, str] = {
     "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
     # What else limits belief, by the slug of its warning or the name of its check.
     "doubts": "But {doubts}.",
-    "doubt_programs": "few kernels have a counterpart: these may be different programs",
     "doubt_steps-do-not-repeat": "hardly two steps launch the same work",
     "doubt_host-speed-unknown": "part of the change may come from a {speed} CPU: how fast both were is not known",
     # Runs that are in no mean.
@@ -237,7 +232,7 @@ PATTERNS: dict[str, str] = {
     "check_other_programs": "few kernels of one side have a counterpart on the other: these look like different programs",
     "check_maybe_programs": "few kernels of one side have a counterpart on the other: these may be different programs, or other backends of one",
     "check_work": "the captures hold different amounts of work: {baseline} and {candidate} launches of {kernel}. Compare their kernels per launch, not their length",
-    "check_other_work": "the sides may have been given other work: most launches of the kernels that both have are in other grids; in grids of both",
+    "check_other_work": "{percent} of the launches have another grid size (other work per step)",
     "check_complete": "some GPU work or its launching calls were not recorded",
     "check_calls_lost": "most CUDA calls of a capture were not recorded",
     # Why a measure has no value.

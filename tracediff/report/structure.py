@@ -65,9 +65,8 @@ def brief_of(result: Result) -> list[str]:
                 before, after = timed.evidence.count_baseline or 0.0, timed.evidence.count_candidate or 0.0
                 memory = one.memory if before == one.baseline else ""
                 text = sentence(replace(one, memory=memory, baseline=before, candidate=after))
-            parts = words.opposed(timed, result)
-            pattern = "count_opposed" if parts else "count_time"
-            text = say(pattern, count=text, change=prose.delta(timed.delta_ns), parts=parts)
+            change = words.opposed(timed, result) or prose.delta(timed.delta_ns)
+            text = say("timed", what=text, change=change)
         said.append(text)
     return said
 
@@ -167,7 +166,7 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
         "memory": row.memory,
     }
     if row.kind == "workload":
-        return say("count_workload", percent=units.share(1 - min(row.baseline, row.candidate)))
+        return say("check_other_work", percent=units.share(1 - min(row.baseline, row.candidate)))
     if row.kind in ("graph_kernels", "early"):
         before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
         return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
