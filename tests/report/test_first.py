@@ -631,19 +631,19 @@ def test_warnings_that_change_belief_are_doubts_of_the_first_screen() -> None:
     notes = [m.Note(slug, "...") for slug in ("steps-inferred", "host-speed-unknown", "steps-do-not-repeat")]
     few = "few kernels have a counterpart"
     programs = m.Comparability(True, [m.Check("programs", "warn", "30 %", "18 %", few)])
-    cpu = "part of the change may come from a slower CPU: how fast both were is not known"
+    cpu = "part of the change may come from a slower CPU, whose speed is not known"
     steps = "hardly two steps launch the same work"
     kernel = finding("kernel_time", 88.6, where={"kernels": m.Kernels(("add",))})
     anew = msgspec.structs.replace(GENERATION, repeated=False)
 
     def doubts(verdict: m.Verdict, cause: m.Finding, **more: Any) -> list[str]:
         found = result(verdict, seen(1_000, 1_092, 8, cause), cause, warnings=notes, **more)
-        return [line for line in first.lines(found) if line.startswith("But")]
+        return [line for line in first.lines(found) if line.startswith("Doubt")]
 
-    assert doubts("regressed", WORK, comparability=programs, phases=[anew]) == [f"But {few}; {steps}; {cpu}."]
-    assert doubts("regressed", WORK) == [f"But {cpu}."]
+    assert doubts("regressed", WORK, comparability=programs, phases=[anew]) == [f"Doubt: {few}; {steps}; {cpu}."]
+    assert doubts("regressed", WORK) == [f"Doubt: {cpu}."]
     assert doubts("regressed", kernel) == doubts("inconclusive", WORK) == []
-    assert doubts("inconclusive", kernel, comparability=programs) == [f"But {few}."]
+    assert doubts("inconclusive", kernel, comparability=programs) == [f"Doubt: {few}."]
     assert doubts("not_comparable", WORK, comparability=programs) == []
 
 

@@ -80,9 +80,9 @@ PATTERNS: dict[str, str] = {
     "repeat_share": "A repeat would show {low} to {high} (95 %): {runs} runs; only {share} of the step time was compared.",
     "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
     # What else limits belief, by the slug of its warning or the name of its check.
-    "doubts": "But {doubts}.",
+    "doubts": "Doubt: {doubts}.",
     "doubt_steps-do-not-repeat": "hardly two steps launch the same work",
-    "doubt_host-speed-unknown": "part of the change may come from a {speed} CPU: how fast both were is not known",
+    "doubt_host-speed-unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.
     "odd_more": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} more than in the other runs.",
     "odd_less": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} less than in the other runs.",
