@@ -640,7 +640,9 @@ def test_warnings_that_change_belief_are_doubts_of_the_first_screen() -> None:
         found = result(verdict, seen(1_000, 1_092, 8, cause), cause, warnings=notes, **more)
         return [line for line in first.lines(found) if line.startswith("Doubt")]
 
-    assert doubts("regressed", WORK, comparability=programs, phases=[anew]) == [f"Doubt: {few}; {steps}; {cpu}."]
+    assert doubts("regressed", WORK, comparability=programs, phases=[anew]) == [
+        f"Doubt: {few}; {steps}; {cpu}."
+    ]
     assert doubts("regressed", WORK) == [f"Doubt: {cpu}."]
     assert doubts("regressed", kernel) == doubts("inconclusive", WORK) == []
     assert doubts("inconclusive", kernel, comparability=programs) == [f"Doubt: {few}."]
