@@ -88,3 +88,21 @@ def test_numbers_in_sentences_have_three_digits_and_one_unit() -> None:
 def test_a_change_of_more_than_ten_times_is_a_factor() -> None:
     assert units.change(110, 10) == "12x"
     assert (units.change(92, 1_000), units.change(5, 0)) == ("+9.2 %", "")
+
+
+@pytest.mark.parametrize(
+    ("delta", "low", "high", "said"),
+    [
+        (100.0, 95.0, 105.0, "+100.0 ± 5.0"),
+        (100.0, 90.0, 109.0, "+100.0 ± 10.0"),  # the longer arm covers both ends
+        (100.0, 90.0, 140.0, "+100.0 (+90.0 to +140.0)"),
+        (296.15, -16.6, 575.8, "+296.1 ± 312.8"),  # of its half width, 296.2, nobody sees that it holds 0
+        (100.0, 1.0, 205.0, "+100.0 (+1.0 to +205.0)"),  # ± 105.0 would hold 0
+        (-100.0, -205.0, -1.0, "-100.0 (-205.0 to -1.0)"),
+        (100.0, None, None, "+100.0"),
+    ],
+)  # fmt: skip
+def test_an_interval_has_one_of_two_forms(
+    delta: float, low: float | None, high: float | None, said: str
+) -> None:
+    assert units.Scale("us", 1, 1).interval(delta, low, high) == said

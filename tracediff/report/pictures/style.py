@@ -441,7 +441,7 @@ def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
         low = max(2 * found[0] - found[1], 0.0) if found[0] > low else low
         found = list(dict.fromkeys([low, *found]))
         if low > 0:
-            axes.text(2 / width, 0, "//", va="center", color=colour("--muted"), transform=axes.transAxes)
+            axes.text(2 / width, 0, "//", va="bottom", color=colour("--muted"), transform=axes.transAxes)
     axes.set_xlim(low, high)
     unit = f" {scale.unit}" + ", log" * log
     label(axes.xaxis, {at: tick(at, scale) + unit * (at == found[0 if log else -1]) for at in found})
