@@ -22,7 +22,6 @@ _NEXT = {
     "complete": "next_again",
     **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program"),
 }
-_DOUBTS = ("steps-do-not-repeat", "host-speed-unknown")
 
 
 def headline(result: Result) -> Headline:
@@ -55,16 +54,19 @@ def _doubts(result: Result) -> str:
     """What limits belief beside noise: the programs, steps of which none is typical, and the CPUs where a change of the host rests on them."""
     if result.verdict == "not_comparable":
         return ""
-    checks, slugs = result.comparability.checks, {note.slug for note in result.warnings}
-    phase, causes = lead(result), [_finding(result, one) for one in result.observed.parts]
-    if phase is None or phase.repeated:
-        slugs.discard("steps-do-not-repeat")
-    if result.verdict not in words.MOVED or not any(one and ROWS[one.cause].host for one in causes):
-        slugs.discard("host-speed-unknown")
-    speed = "slower" if result.observed.delta_ns > 0 else "faster"
-    doubts = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
-    doubts += [say(f"doubt_{slug}", speed=speed) for slug in _DOUBTS if slug in slugs]
-    return say("doubts", doubts="; ".join(doubts)) if doubts else ""
+    slugs, phase = {note.slug for note in result.warnings}, lead(result)
+    checks = result.comparability.checks
+    said = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
+    if "steps-do-not-repeat" in slugs and phase and not phase.repeated:
+        said.append(say("none_repeats"))
+    causes = [_finding(result, one) for one in result.observed.parts]
+    if (
+        "host-speed-unknown" in slugs
+        and result.verdict in words.MOVED
+        and any(one and ROWS[one.cause].host for one in causes)
+    ):
+        said.append(say("cpu_unknown", speed="slower" if result.observed.delta_ns > 0 else "faster"))
+    return say("doubts", doubts="; ".join(said)) if said else ""
 
 
 def _odd_runs(result: Result) -> list[str]:
@@ -74,7 +76,7 @@ def _odd_runs(result: Result) -> list[str]:
         for one in phase.odd_runs:
             slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
             size = units.spoken(one.delta_ns)
-            said.append(say("odd_more" if one.delta_ns > 0 else "odd_less", size=size, **slots))
+            said.append(say("odd_run", size=size, more="more" if one.delta_ns > 0 else "less", **slots))
     return said
 
 

@@ -79,13 +79,12 @@ PATTERNS: dict[str, str] = {
     "repeat_host": "A repeat would show {low} to {high} (95 %): {runs} runs; up to {size} of the change may come from a {speed} CPU.",
     "repeat_share": "A repeat would show {low} to {high} (95 %): {runs} runs; only {share} of the step time was compared.",
     "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
-    # What else limits belief, by the slug of its warning or the name of its check.
+    # What else limits belief; of other programs the check says it.
     "doubts": "Doubt: {doubts}.",
-    "doubt_steps-do-not-repeat": "hardly two steps launch the same work",
-    "doubt_host-speed-unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
+    "none_repeats": "hardly two steps launch the same work",
+    "cpu_unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.
-    "odd_more": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} more than in the other runs.",
-    "odd_less": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} less than in the other runs.",
+    "odd_run": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} {more} than in the other runs.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
