@@ -11,16 +11,16 @@ ROOT = Path(__file__).parent.parent
 
 
 @cache
-def _trees() -> list[ast.AST]:
-    return [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "tracediff").rglob("*.py")]
+def _nodes() -> list[ast.AST]:
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "tracediff").rglob("*.py"))
+    return [node for source in sources for node in ast.walk(ast.parse(source))]
 
 
 def _raised() -> set[str]:
     """Slugs that stand where an error or a note is made."""
     return {
         node.args[0].value
-        for tree in _trees()
-        for node in ast.walk(tree)
+        for node in _nodes()
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("TracediffError", "Note")
         and node.args
@@ -31,7 +31,7 @@ def _raised() -> set[str]:
 def _patterns() -> set[str]:
     """Every text of the code that may be a slug, those of tables among them; `{}` as `.*`."""
     found = set()
-    for node in (node for tree in _trees() for node in ast.walk(tree)):
+    for node in _nodes():
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(re.escape(node.value))
         elif isinstance(node, ast.JoinedStr):
