@@ -24,8 +24,8 @@ from tracediff.report.escape import shorten
 
 Value = Callable[[Any, "Context"], Any]
 _SHARED = {"ns", "times", "signed", "delta", "interval"}  # kinds of times on the scale of the whole table
-_SURE = {"level", "tested", "verdict"}  # kinds that say how sure a row is
-_LEFT = {"verdict", "name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "tested", "yes", "said", "bars"}  # fmt: skip
+_SURE = {"level", "verdict"}  # kinds that say how sure a row is
+_LEFT = {"verdict", "name", "text", "plain", "list", "cause", "category", "meaning", "opens", "match", "pair", "status", "level", "yes", "said", "bars"}  # fmt: skip
 _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "name between", "match": "match", "interval": "ci",
           "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
 _BLANK = Cell()
@@ -133,16 +133,13 @@ def table(
         [ns for one in columns if one.column.kind in _SHARED for ns in one.numbers if ns is not None]
     )
     levels = any(one.column.kind in _SURE for one in columns)
-    tested = any(one.column.kind == "tested" for one in columns)
     heads: list[Head] = []
     cells: list[list[Cell]] = [[] for _ in shown]
     said = {"per": context.per, "step": context.step}
     group = ""
     for one in columns:
         group = group if one.column.joins else _worded(one.column.head, said)
-        more, parts = one.written(
-            scale, [_level(row, tested) if levels else None for row in shown], group, said
-        )
+        more, parts = one.written(scale, [_level(row) if levels else None for row in shown], group, said)
         heads += more
         for row, part in zip(cells, parts, strict=True):
             row += part
@@ -153,7 +150,7 @@ def table(
         _worded(title or spec.title, said),
         heads,
         [
-            Row(row, ids(of), (_level(of, tested) or "untested") if levels else "")
+            Row(row, ids(of), (_level(of) or "untested") if levels else "")
             for row, of in zip(cells, shown, strict=True)
         ],
         scale.unit,
@@ -168,12 +165,10 @@ def _worded(text: str, said: Mapping[str, str]) -> str:
     return text.replace("{per}", said["per"]).replace("{step}", said["step"])
 
 
-def _level(row: Any, tested: bool) -> Any:
+def _level(row: Any) -> Any:
     """How sure a row is; None where it was not tested."""
     level = getattr(row, "level", None)
-    if level is ABSENT:
-        return None
-    return words.tested_level(row) if tested and level else level
+    return None if level is None or level is ABSENT else words.tested_level(row)
 
 
 class _Filled:
@@ -361,13 +356,10 @@ def _list(item: Sequence[str | int], scale: units.Scale, row: Any) -> Cell:
 def _level_cell(item: Any, scale: units.Scale, row: Any) -> Cell:
     same = item == "within_noise" and getattr(row, "delta_ns", None) == 0
     ends = [getattr(row, end, None) or 0.0 for end in ("ci_low_ns", "ci_high_ns")]
+    if not same and words.tested_level(row) is None:
+        return Cell("not tested")
     word, meaning = words.UNCHANGED if same else words.level_words(item, *ends)
     return Cell(word, title=meaning, mark=f"lv lv-{item}")
-
-
-def _tested(item: Any, scale: units.Scale, row: Any) -> Cell:
-    level = words.tested_level(row)
-    return _level_cell(level, scale, row) if level else Cell("not tested")
 
 
 def _spread(item: Any, scale: units.Scale, row: Any) -> Cell:
@@ -404,7 +396,6 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "pair": _pair,
     "status": lambda item, scale, row: Cell(item, mark=f"st st-{item}"),
     "level": _level_cell,
-    "tested": _tested,
     "verdict": lambda item, scale, row: Cell(item),
     "yes": lambda item, scale, row: Cell("yes" if item else "no"),
     "spread": _spread,

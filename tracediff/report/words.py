@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,8 +19,6 @@ from tracediff.model import (
     causes,
 )
 from tracediff.model.common import CALLS_LOST
-from tracediff.model.host import HostRow
-from tracediff.model.kernels import LayerRow
 from tracediff.model.show import Show
 from tracediff.report import units
 from tracediff.report.amounts import LISTED, NAMED
@@ -370,9 +368,9 @@ def page_unit(result: Result) -> units.Spoken:
     return units.both(result.observed.baseline_ns, result.observed.candidate_ns)
 
 
-def tested_level(row: KernelRow | LayerRow | HostRow) -> Evidence | None:
-    """How sure a row is; None where it was not tested."""
-    test = row.ci_low_ns if isinstance(row, HostRow) else row.q_value
+def tested_level(row: Any) -> Evidence | None:
+    """How sure a row is; None where it was not tested: it has no q, or one that has none no interval."""
+    test = getattr(row, "q_value", getattr(row, "ci_low_ns", 0.0))
     return None if row.level == "within_noise" and test is None else row.level
 
 
