@@ -608,6 +608,12 @@ def test_what_limits_belief(more: dict[str, Any], said: str) -> None:
     assert reason(one) == f"A repeat would show +84.0 to +100 us (95 %){said}."
 
 
+def test_causes_that_carry_a_verdict_alone_are_said_to_do_so() -> None:
+    """92 +- 100 us: the step itself may be as fast as before."""
+    carried = reason(result("likely_regressed", seen(1_000, 1_092, 100), runs=m.Pair(1, 1)))
+    assert carried.endswith(": 1 + 1 runs; only the causes are beyond noise.")
+
+
 def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:
     """20 of 92 us; 4 us are less than 5 % of it."""
     slow = result("regressed", seen(1_000, 1_092, 40, host_speed_ns=20_000.0))

@@ -322,6 +322,8 @@ def _limit(result: Result) -> str:
     large = host * observed.delta_ns > 0 and abs(host) > OWN * abs(observed.delta_ns)
     if result.verdict_facts.host or (large and not noise):
         return "host"
+    if moved and observed.ci_low_ns <= 0 <= observed.ci_high_ns:
+        return "causes"
     if not moved and not noise and words.unit(result) == "capture":
         return "work"
     if fewest == 1:

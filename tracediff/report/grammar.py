@@ -77,6 +77,7 @@ PATTERNS: dict[str, str] = {
     "repeat_few": "A repeat would show {low} to {high} (95 %): {runs} runs are too few to confirm the change.",
     "repeat_lone": "A repeat would show {low} to {high} (95 %): {runs} runs; how much runs differ is taken from other programs.",
     "repeat_host": "A repeat would show {low} to {high} (95 %): {runs} runs; up to {size} of the change may come from a {speed} CPU.",
+    "repeat_causes": "A repeat would show {low} to {high} (95 %): {runs} runs; only the causes are beyond noise.",
     "repeat_share": "A repeat would show {low} to {high} (95 %): {runs} runs; only {share} of the step time was compared.",
     "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
     # What else limits belief; of other programs the check says it.
