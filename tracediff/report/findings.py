@@ -43,10 +43,10 @@ def at_once(causes: Sequence[Finding]) -> list[Finding]:
 
 
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
-    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of places; page: that of the report, which they lead to."""
+    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of places, half that of titles; page: that of the report, which they lead to."""
     items = []
     for one in found:
-        title = words.sentence(shorten(one.title, TEXT))
+        title = words.sentence(shorten(one.title, 2 * width))
         held = words.held(result, one) if one.level != "within_noise" else ""
         said = [
             words.brief_size(one, result),

@@ -33,7 +33,7 @@ from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE
 
 LIMIT = 12_000  # bytes of a comment; a forge takes 65,536 characters
-OPEN = 3_000  # bytes of it before what is folded
+OPEN = 2_500  # bytes of it before what is folded
 SHORT = 4_000  # bytes of it with sections: further ones are in the page
 _TRUNCATED = "\n\n_Truncated: the comment reached its limit. The HTML report and the JSON hold everything._\n"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
