@@ -12,7 +12,7 @@ from tracediff.model import Finding, FindingPart, Result
 from tracediff.model.causes import CAUSES
 from tracediff.model.pictures import CropSide
 from tracediff.report import fields, lanes, phrases, units, values, words
-from tracediff.report.amounts import NAMED, PAGE, TEXT
+from tracediff.report.amounts import NAME, NAMED, PAGE, TEXT
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -43,10 +43,10 @@ def at_once(causes: Sequence[Finding]) -> list[Finding]:
 
 
 def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
-    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of places, half that of titles; page: that of the report, which they lead to."""
+    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
     items = []
     for one in found:
-        title = words.sentence(shorten(one.title, 2 * width))
+        title = words.sentence(shorten(one.title, width + NAME // 2))
         held = words.held(result, one) if one.level != "within_noise" else ""
         said = [
             words.brief_size(one, result),
