@@ -193,8 +193,8 @@ def _gates(result: Result, width: int) -> list[list[Span]]:
     if more := others[LISTED:]:
         lines.append([say("gates_more", count=units.counted(len(more), "more gate"))])
     if passed:
-        listed: list[Span] = [span for one in passed[:LISTED] for span in (", ", Code(one.text))]
-        more = passed[LISTED:]
+        listed: list[Span] = [span for one in passed[:NAMED] for span in (", ", Code(one.text))]
+        more = passed[NAMED:]
         lines.append(
             [say("gates_passed"), *listed[1:], *([say("gates_and", count=f"{len(more)}")] if more else [])]
         )
