@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +17,6 @@ ORDER = (
 SIZE, LEFT, TOP = 26, 210, 96  # pixels: a cell of the matrix, and the room for names
 
 
-@cache
 def module_imports(source: str) -> set[str]:
     """The modules of the project that a source imports anywhere, as dotted names without `tracediff.`; both `a.b` and `a.b.name`."""
     found = set()

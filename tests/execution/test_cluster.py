@@ -187,7 +187,7 @@ def test_workers_of_other_code_are_refused(tmp_path):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "no-such-file.json", "nonsense://x"])
 def test_no_cluster_there(address, tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "_CONNECT_S", 2)
+    monkeypatch.setattr(executors, "_CONNECT_S", 0.3)
     path = one_gap().write(tmp_path / "run.sqlite")
     with pytest.raises(TracediffError) as raised:
         reduce_sides([resolve(str(path))], Reading(scheduler=address))
