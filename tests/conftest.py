@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 # Files that take all that they can, and statements that do. All others need no process of their own, of which there would be thousands.
 HOSTILE = (
-    "tests/formats/test_untrusted.py", "tests/formats/test_bounds.py", "tests/fuzz/", "tests/query/", "tests/cli/test_query.py", "tests/agents/test_desk.py"
+    "tests/formats/test_untrusted.py", "tests/formats/test_bounds.py", "tests/fuzz/", "tests/query/test_apart.py", "tests/query/test_guard.py", "tests/agents/test_desk.py"
 )  # fmt: skip
 
 
