@@ -98,6 +98,17 @@ WORK = finding("host_work", 88.6, share=0.963, next="profile it.", **SCHEDULE)
 # What and why
 
 
+def test_a_phase_that_leaves_the_verdict_open_is_named_beside_one_that_is_the_same() -> None:
+    """1,900 of 4,800 us are 39.6 %; of 400 us, 8.3 %, no word."""
+    same = phase("generation", delta(1_000.0, 2.0, 8.0), "no_change")
+    for change, said in ((1_900.0, "; mixed step +39.6 %, not sure"), (400.0, "")):
+        phases = [same, phase("mixed", delta(4_800.0, change, 2_500.0), "inconclusive")]
+        one = result("inconclusive", seen(1_000, 1_002, 8), phases=phases)
+        assert headline(one).what == (
+            f"Unclear with pr: generation step 1,000 -> 1,002 us (+2.00 us, +0.2 %, within noise{said})."
+        )
+
+
 def test_the_change_and_its_cause_as_measured() -> None:
     """92 of 1,000 us are 9.2 %."""
     one = result("regressed", seen(1_000, 1_092, 8, WORK), WORK)

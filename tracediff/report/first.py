@@ -172,6 +172,11 @@ def what(result: Result) -> str:
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
         slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
+    elif (phase := _open(result)) and phase.typical:
+        large = units.change(phase.typical.delta_ns, phase.typical.baseline_ns)
+        slots["change"] = say(
+            "phase_open", change=slots["change"], step=step_of(result, phase.phase), open=large
+        )
     elif _otherwise(result):
         slots["change"] = say("all_otherwise", change=slots["change"], all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
@@ -187,6 +192,23 @@ def what(result: Result) -> str:
     if stops.every:
         return say("regular", every=units.ordinal(stops.every), **slots)
     return say("stops", count=f"{stops.count}", **slots)
+
+
+def _open(result: Result) -> Phase | None:
+    """The phase that leaves the verdict open, where the first one is the same and this one changed by a tenth of its step."""
+    first = lead(result)
+    if result.verdict != "inconclusive" or first is None or first.verdict != "no_change":
+        return None
+    return next(
+        (
+            one
+            for one in sorted(result.phases, key=lambda one: -one.share)
+            if one.verdict == "inconclusive"
+            and one.typical
+            and abs(one.typical.delta_ns) >= LITTLE * one.typical.baseline_ns
+        ),
+        None,
+    )
 
 
 def _otherwise(result: Result) -> bool:

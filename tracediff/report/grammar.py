@@ -42,6 +42,7 @@ PATTERNS: dict[str, str] = {
     "within_noise": "{change}, within noise",
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "all_otherwise": "{change}; all steps together {all}",
+    "phase_open": "{change}; {step} {open}, not sure",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
     "on_thread": "{cause} on {thread}",
