@@ -69,7 +69,7 @@ def test_a_copy_of_other_memory_differs_by_count_and_says_so_everywhere(tmp_path
     assert "pinned memory" in copy.next
     assert copy.ci_low_ns == pytest.approx(84.9 * US, abs=1.5 * US)
     assert result.headline.why == "+300 us of it: exposed memcpy HtoD of pageable memory, pinned before."
-    assert "memcpy HtoD 1 pinned -> 1 pageable" in result.headline.counts
+    assert "1 memcpy HtoD per step with pinned -> pageable memory" in result.headline.counts
     (row,) = [one for one in result.kernels if one.category == "copy"]
     assert (row.level, result.accounting.level["memcpy"]) == ("exact", "exact")
     (back,) = [one for one in compare(pageable, pinned).findings if one.cause == "memcpy"]
