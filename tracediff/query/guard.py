@@ -93,10 +93,11 @@ def empty(path: Path, schemas: tuple[str, ...]) -> None:
     made = [(schema, one) for schema in schemas for one in tables()]
     made += [("main", one) for one in aligned() if len(schemas) > 1]
     with duckdb.connect(path) as db:
+        db.execute("BEGIN" + "".join(f"; CREATE SCHEMA IF NOT EXISTS {identifier(one)}" for one in schemas))
         for schema, table in made:
-            db.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
             columns = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
             db.execute(f"CREATE TABLE {identifier(schema)}.{identifier(table.name)} ({columns})")
+        db.commit()  # once: each waits for the disk
 
 
 def check(db: duckdb.DuckDBPyConnection, text: str) -> None:

@@ -355,11 +355,10 @@ def _frame_of(rows: Sequence[tuple[object, ...]], **types: type[pl.DataType]) ->
 
 def _make_views(database: Path, schema: str, measured: bool) -> None:
     rows = _rows_schema(schema)
-    views = [
+    views = [(rows, "host_step", sql("query/rows_host_step"))] if measured else []
+    views += [
         (schema, one.name, one.sql) for one in tables() if not one.stored and (measured or not one.measured)
     ]
-    if measured:
-        views.insert(0, (rows, "host_step", sql("query/rows_host_step")))
     with duckdb.connect(database) as db:
         for target, name, text in views:
             query = text.replace("{{rows}}", rows).replace("{{side}}", schema)
