@@ -684,14 +684,15 @@ def test_a_change_within_noise_is_said_to_be_so() -> None:
 
 
 def test_runs_that_are_left_out_are_named() -> None:
-    odd = m.OddRun("candidate", "pr_r3.sqlite.xz", 101_000.0, "host_work", 98_000.0, 1.08, left_out=True)
-    one = result(
-        "regressed", seen(1_000, 1_092, 8), phases=[msgspec.structs.replace(GENERATION, odd_runs=[odd])]
-    )
-    assert first.lines(one)[-2] == (
-        "Run pr_r3 of the candidate is left out: with CPUs alike, its typical generation step takes 101 us more"
-        " than in the other runs."
-    )
+    """By its step once its CPU's speed is set aside, or by a CPU that is by more than a half slower."""
+    for speed, said in (
+        (1.08, "its typical generation step takes 101 us more than in the other runs, CPU speed set aside."),
+        (1.62, "its CUDA calls take 1.62 times as long as in the other runs."),
+    ):
+        odd = m.OddRun("candidate", "pr_r3.sqlite.xz", 101_000.0, "host_work", 98_000.0, speed, left_out=True)
+        phases = [msgspec.structs.replace(GENERATION, odd_runs=[odd])]
+        one = result("regressed", seen(1_000, 1_092, 8), phases=phases)
+        assert first.lines(one)[-2] == f"Run pr_r3 of the candidate is left out: {said}"
 
 
 def test_a_name_keeps_its_letters_at_the_start_of_a_sentence() -> None:

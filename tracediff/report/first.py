@@ -74,9 +74,12 @@ def _odd_runs(result: Result) -> list[str]:
     said = []
     for phase in result.phases:
         for one in phase.odd_runs:
-            slots = {"run": run_name(one.run), "side": one.side, "step": step_of(result, phase.phase)}
-            size = units.spoken(one.delta_ns)
-            said.append(say("odd_run", size=size, more="more" if one.delta_ns > 0 else "less", **slots))
+            slots = {"run": run_name(one.run), "side": one.side}
+            if one.host_speed is not None and abs(math.log(one.host_speed)) > math.log1p(MOSTLY):
+                said.append(say("odd_cpu", times=f"{one.host_speed:.2f}", **slots))
+                continue
+            slots |= {"step": step_of(result, phase.phase), "size": units.spoken(one.delta_ns)}
+            said.append(say("odd_run", more="more" if one.delta_ns > 0 else "less", **slots))
     return said
 
 

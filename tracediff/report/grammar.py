@@ -86,7 +86,8 @@ PATTERNS: dict[str, str] = {
     "none_repeats": "hardly two steps launch the same work",
     "cpu_unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.
-    "odd_run": "Run {run} of the {side} is left out: with CPUs alike, its typical {step} takes {size} {more} than in the other runs.",
+    "odd_run": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than in the other runs, CPU speed set aside.",
+    "odd_cpu": "Run {run} of the {side} is left out: its CUDA calls take {times} times as long as in the other runs.",
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
@@ -192,7 +193,7 @@ PATTERNS: dict[str, str] = {
     "note_of_rank_steps": "{typical}; {runs} runs, {steps} steps of {ranks} ranks",
     "labels": "baseline {baseline}, candidate {candidate}",
     "runs_of": "runs of the {side}: {runs}",
-    "run_odd": "{run} (left out: further from the others than they scatter)",
+    "run_odd": "{run} (left out)",
     "smaller_ones": "{causes}, which may be noise: in the HTML report and the JSON",
     # Whether the captures can be compared.
     "check": "{name}: {message} (baseline {baseline}, candidate {candidate})",
@@ -522,7 +523,7 @@ PATTERNS: dict[str, str] = {
     "lead_strata": "The mean {step} weighs the workloads by how many steps they have. The steps in it hold {share} of the time of all whole steps.",
     "lead_kernels": "Kernels of both sides matched to each other: by signature, by name, by template, then by their place in the sequence. Every GPU operation is in exactly one row, which opens to its launch shapes and its numbers by workload.",
     "lead_kernels_of_one": "Every GPU operation is in exactly one row, one per kernel and launch shape; time that several kernels share counts once. The rows add up to the GPU time of a step. A row opens to its launch shapes and its numbers by workload.",
-    "lead_launches": "Kernels of one name together: launches per {step}, mean of one launch ± standard deviation, and their sum per {step}. Shapes weigh alike in the change. Launches of one run are not independent, so a run counts as 20 of them at most.",
+    "lead_launches": "Kernels of one name together: launches per {step}, mean of one launch ± standard deviation, and their time per {step}, shared where kernels run at once. Shapes weigh alike in the change. Launches of one run are not independent, so a run counts as 20 of them at most.",
     "typical_of": "the typical {step} (counts: mean step)",
     "mean_of": "the mean {step}",
     "whole_unit": "a {unit}",

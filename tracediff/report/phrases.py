@@ -166,6 +166,9 @@ def _rare(finding: Finding) -> str:
     if rare is None:
         return ""
     sides = ((rare.baseline_steps, rare.baseline_of), (rare.candidate_steps, rare.candidate_of))
+    before, after = (steps / of if of else 0.0 for steps, of in sides)
+    if (after - before) * finding.delta_ns < 0:  # other steps than the long ones hold the change
+        return ""
     shares = units.arrow(units.share(*one) for one in sides)
     typical = units.spoken_delta(rare.typical_delta_ns)
     return say("rare_steps", shares=shares, typical=typical)
