@@ -31,6 +31,13 @@ def test_rows_that_look_alike_say_their_grids() -> None:
     assert said(rows) == [f"{name} [8,1,1]", f"{name} [24,1,1 ...]", "gemm", f"{name} [2,1,1 -> 4,1,1]"]
 
 
+def test_a_row_that_looks_like_one_that_is_not_listed_says_its_grid() -> None:
+    """`cast` is new in grid 9; in grid 4 both sides launch it: a row that only says `cast` would be new."""
+    new = replace(row("cast", "9,1,1"), baseline=None)
+    (name,) = kernels([new], 200, others=[row("cast", "4,1,1")])
+    assert name.text() == "cast [9,1,1]" and kernels([new], 200)[0].text() == "cast"
+
+
 def test_the_grid_is_inside_the_width_of_a_column() -> None:
     rows = [row(NCCL, "8,1,1"), row(NCCL, "24,1,1")]
     assert all(len(name) <= 30 for name in said(rows, 30))

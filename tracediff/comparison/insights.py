@@ -62,7 +62,7 @@ def hidden_host(
     ]
     totals, api = _host_totals(measured, standardised, step) if told else ({}, "")
     found = []
-    for cause in told if totals else ():
+    for cause in (one for one in told if one in totals):
         before, after = totals[cause]
         sides = accounting.baseline.get(cause, 0.0), accounting.candidate.get(cause, 0.0)
         if hides((before, after), (sides[0], sides[1]), SURELY * step.baseline_ns):
@@ -95,7 +95,7 @@ def hides(host: tuple[float, float], idle: tuple[float, float], least: float) ->
 def _host_totals(
     measured: Measured, standardised: StandardisedMeans, step: Step
 ) -> tuple[dict[str, tuple[float, float]], str]:
-    """Host time of the launching thread, ns per step of both sides: inside launching calls, and in no call; the API with most of it."""
+    """Host time of the launching thread, ns per step of both sides: in no call, and inside launching calls where one API has most of it on both; that API."""
     layout = measured.layout
     launching = sorted({key.thread for key in layout.idle_keys if key.cause == "launch_api"})
     if len(launching) != 1 or not all(side.captured("cuda_api") for side in measured.sides):
@@ -108,11 +108,14 @@ def _host_totals(
     ]
     steps = step.baseline_ns, step.candidate_ns
     work = [max(whole - sum(own.values()), 0.0) for whole, own in zip(steps, sums, strict=True)]
-    most = rows.filter(pl.col("side") == 1, pl.col("kind") == "launch").sort("ns", descending=True)
-    return {
-        "host_work": (work[0], work[1]),
-        "launch_api": (sums[0]["launch"], sums[1]["launch"]),
-    }, str(most["api"][0]) if len(most) else ""
+    totals = {"host_work": (work[0], work[1])}
+    launches = rows.filter(kind="launch").sort("ns", descending=True)
+    most = [str(next(iter(launches.filter(side=at)["api"]), "")) for at in (0, 1)]
+    if (
+        most[0] == most[1]
+    ):  # else the time of one call, as a copy that waits, is gone, and that of another came
+        totals["launch_api"] = (sums[0]["launch"], sums[1]["launch"])
+    return totals, most[1]
 
 
 # Kernels that are all slower by one factor.

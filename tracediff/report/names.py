@@ -136,10 +136,11 @@ def _apart(before: str, after: str) -> str:
     return f" [{' -> '.join(', '.join(words) for words in zip(*differ, strict=True))}]"
 
 
-def kernels(rows: Sequence[KernelRow], width: int) -> list[Name]:
-    """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape) with the grids that they were launched with."""
+def kernels(rows: Sequence[KernelRow], width: int, others: Sequence[KernelRow] = ()) -> list[Name]:
+    """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape), or like another, with the grids that they were launched with."""
     said = [_kernel(row, True, width) for row in rows]
     many = Counter(one.text(width) for one in said)
+    many.update(_kernel(row, True, width).text(width) for row in others)
     return [
         _with_grids(row, one) if many[one.text(width)] > 1 else one
         for row, one in zip(rows, said, strict=True)

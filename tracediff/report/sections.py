@@ -424,9 +424,11 @@ def kernel_table(
     report: Report, found: Sequence[KernelRow], of: rows.PhaseKernels, limit: int, *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
     """Kernels with what they open to. of: all kernels of that step."""
-    called, peaks = names.kernels(found[:limit], names.LONG), remarks.of_peak(report)
-    notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
     number = of.places
+    listed = {number[id(row)] for row in found[:limit]}
+    others = [row for at, row in enumerate(report.kernels) if at not in listed]
+    called, peaks = names.kernels(found[:limit], names.LONG, others), remarks.of_peak(report)
+    notes = beside.kernel_notes(report) if isinstance(report, Result) else {}
     cells = {
         id(row): replace(name.cell(names.LONG), more=_kernel(report, row, notes.get(number[id(row)], ())))
         for row, name in zip(found, called, strict=False)
