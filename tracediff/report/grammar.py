@@ -332,7 +332,7 @@ PATTERNS: dict[str, str] = {
     "title_batch_mix": "different batch mix ({shares})",
     "mix": "different batch mix",
     "mix_share": "{phase} {shares} of steps",
-    "mix_sizes": "other batch sizes",
+    "mix_sizes": "other batch sizes or GPU work",
     # Of kernels and copies: by cause, and where it says more by how they were matched.
     "name_comm": "communication in {kernel}",
     "collective": "{library}'s {what}",

@@ -25,7 +25,7 @@ _WHY = {
     "irregular": _Why(", without a regular phase", "without a regular phase"),
     "baseline_only": _Why(", which the candidate never ran", "of workloads that the candidate never ran"),
     "candidate_only": _Why(", which the baseline never ran", "of workloads that the baseline never ran"),
-    "other_ops": _Why(", whose GPU work the other side never launched", "of workloads whose GPU work one side never launched"),
+    "other_ops": _Why(", whose GPU work no step of the other side has", "of workloads whose GPU work no step of one side has"),
     "none_typical": _Why(", of whose workload a side has no typical step", "of workloads of which one side has no typical step"),
     "first_use": _Why(
         ", in which kernels run for the first time", "in which kernels run for the first time"),
