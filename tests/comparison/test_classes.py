@@ -175,11 +175,14 @@ def test_steps_that_only_one_side_tells_apart_are_one_class_on_both(tmp_path):
     assert phases(with_classes([other])[0]) == [{"step": 33, "step-with-prompt": 8}]
     for pair in ((one, other), (other, one)):
         assert [phases(found) for found in with_classes(pair)] == [[{"step": 41}]] * 2
-    # 5 of them to 0.6 in a mean step of the baseline: 4.4 of 25.6 differ, 0.17, and the class is of one side alone
+    # 5 of them to 0.6 in a mean step of the baseline: 4.4 of 25.6 differ, 0.17, in 8 of 41 steps: they do more than before
     far = side(tmp_path, "far", 1, prompts=5, penalty=1)
-    assert [phases(found) for found in with_classes((one, far))] == [
+    assert [phases(found) for found in with_classes((one, far))] == [[{"step": 41}]] * 2
+    # 35 to 0.6: 34.4 + 0 of 55.6 differ, 0.62: these are other steps
+    other_steps = side(tmp_path, "other_steps", 1, prompts=35, penalty=1)
+    assert [phases(found) for found in with_classes((one, other_steps))] == [
         [{"step": 41}],
-        [{"step": 33, "step-of-15-launches": 8}],
+        [{"step": 33, "step-of-45-launches": 8}],
     ]
 
 

@@ -419,3 +419,20 @@ def test_the_order_of_runs_and_of_rows_is_irrelevant(sides, random):
     key = ("side", "run", "rank", "device", "start_ns")
     assert build_frame(mixed, runs).steps.equals(build_frame(rows, runs).steps.sort(key))
     assert build_frame(mixed, runs).weight.tolist() == build_frame(rows, runs).weight.tolist()
+
+
+@pytest.mark.parametrize(("labelled", "workload"), [(True, "ops"), (False, "none")])
+def test_what_one_side_alone_launches_is_left_out_only_where_labels_tell_requests(
+    labelled: bool, workload: str
+):
+    """Steps of 30 and 40, and every fifth 60 and then 90, with kernels of its side: 30 more in one of five, or nothing at equal ops."""
+
+    def one(ops: int, ns: float) -> list[dict]:
+        gen = 4 if labelled else None
+        rows = [(ops, ns) if at % 5 == 4 else (10 + at % 2, 30 + 10 * (at % 2) + at % 3) for at in range(60)]
+        return [step(length, ops=key, gen_reqs=gen) for key, length in rows]
+
+    (phase,) = (frame := framed([one(2, 60)], [one(3, 90)])).phases
+    assert phase.workload == workload
+    means = frame.sums(steps_of(frame), phase.rest, phase.klass, variance=False).means[:, 0]
+    assert means[1] - means[0] == pytest.approx(0.0 if labelled else (90 - 60) / 5)

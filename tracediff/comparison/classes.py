@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
 from tracediff.model import Change, Mix, Note, Pair, Stratum
-from tracediff.stats.tests import ENOUGH, MOSTLY
+from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,
@@ -119,6 +120,7 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
         klass = _of_stages(
             side, np.array([one.rank for one in local]), _matched(side, klass, bags, steps), steps
         )
+        klass = _with_changed(side, klass, bags, steps)
     groups = _groups(klass, side, steps, share)
     regular = np.array(
         [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
@@ -135,7 +137,7 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
 def _name(members: tuple[int, ...], bags: Floats, steps: Floats, kernels: list[str]) -> str:
     """What sets a class apart, in letters that a measure (`PHASE.gc`) may hold."""
     mine = np.isin(np.arange(len(bags)), members)
-    mean = np.average(bags[mine], axis=0, weights=steps[mine])
+    mean = _mean(bags, steps, mine)
     copies = np.array([name.startswith("[") for name in kernels])
     alone = np.where(bags[~mine].any(axis=0) | copies, 0.0, mean)
     if not alone.any():
@@ -241,6 +243,25 @@ def _of_stages(side: Ints, rank: Ints, klass: Ints, steps: Floats) -> Ints:
             if one in theirs and not (klass[side != at] == now).any() and theirs[one] in mine.values():
                 found[(side != at) & (rank == one) & (klass == theirs[one])] = now
     return found
+
+
+def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
+    """What one side alone does in many of its steps, and most of it as the other does, is a change of these steps: left out, it would be in no delta."""
+    found = klass.copy()
+    for at in (0, 1):
+        own, theirs = side == at, np.unique(klass[side != at])
+        means = np.stack([_mean(bags, steps, ~own & (klass == one)) for one in theirs])
+        for one in np.setdiff1d(klass[own], theirs):
+            mine = own & (klass == one)
+            apart = distance(means, _mean(bags, steps, mine))
+            if steps[mine].sum() >= LITTLE * steps[own].sum() and apart.min() <= MOSTLY:
+                found[mine] = theirs[int(apart.argmin())]
+    return found
+
+
+def _mean(bags: Floats, steps: Floats, some: npt.NDArray[np.bool_]) -> Floats:
+    """What a step of these classes launches on average."""
+    return np.asarray(np.average(bags[some], axis=0, weights=steps[some]))
 
 
 def one_phase(sides: Sequence[Side]) -> list[Side]:

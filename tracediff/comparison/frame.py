@@ -34,6 +34,7 @@ from tracediff.stats.workload import (
     choose,
     class_shares,
     shared,
+    shared_time,
     weights,
 )
 from tracediff.trace.workloads import IRREGULAR, half_octave
@@ -411,6 +412,14 @@ def _phase(
     unit = every.run * (int(ranks.max(initial=0)) + 1) + ranks
     options = _workloads(steps, mine)
     ways = options if len(sides) > 1 else {"none": options["none"]}
+    if steps.filter(pl.Series(mine))["gen_reqs"].is_null().all():
+        # nobody asked for what these steps launch: what one side alone does may be the change
+        both = rest & (side < 2)
+        ways = {
+            name: klass
+            for name, klass in ways.items()
+            if name == "none" or min(shared_time(every, both, klass)) >= 1 - LITTLE
+        }
     workload, klass, typical = choose(every, eligible, unit, ways)
     pooled = len(sides) > 1 and workload in ("none", "copies")
     if pooled and min(shared(every, typical & (side < 2), options["requests"])) < MOSTLY:
