@@ -36,6 +36,8 @@ def test_a_row_that_looks_like_one_that_is_not_listed_says_its_grid() -> None:
     new = replace(row("cast", "9,1,1"), baseline=None)
     (name,) = kernels([new], 200, others=[row("cast", "4,1,1")])
     assert name.text() == "cast [9,1,1]" and kernels([new], 200)[0].text() == "cast"
+    both = row("cast", "9,1,1")
+    assert kernels([both], 200, others=[row("cast", "4,1,1")])[0].text() == "cast"
 
 
 def test_the_grid_is_inside_the_width_of_a_column() -> None:

@@ -137,12 +137,19 @@ def _apart(before: str, after: str) -> str:
 
 
 def kernels(rows: Sequence[KernelRow], width: int, others: Sequence[KernelRow] = ()) -> list[Name]:
-    """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape), or like another, with the grids that they were launched with."""
+    """Name the rows of a table; those that would look alike (NCCL's, GEMMs by shape) with the grids that they were launched with.
+
+    So are new ones and ones that are gone where a row that is not listed, of `others`, looks alike: the name alone is not new.
+    """
     said = [_kernel(row, True, width) for row in rows]
-    many = Counter(one.text(width) for one in said)
-    many.update(_kernel(row, True, width).text(width) for row in others)
+    listed = Counter(one.text(width) for one in said)
+    elsewhere = {_kernel(row, True, width).text(width) for row in others}
+
+    def clear(row: KernelRow, text: str) -> bool:
+        return listed[text] == 1 and (text not in elsewhere or bool(row.baseline and row.candidate))
+
     return [
-        _with_grids(row, one) if many[one.text(width)] > 1 else one
+        one if clear(row, one.text(width)) else _with_grids(row, one)
         for row, one in zip(rows, said, strict=True)
     ]
 
