@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.tiny import ROOT, one_gap
+from tracediff.formats import files
 
 # The command line with a reduction that takes longer than anybody waits.
 IN_THREADS = """
@@ -140,3 +143,16 @@ def test_exports_in_threads_end_with_what_they_started(number, status, said, tmp
     assert broken_off(code, words, number, tmp_path, started, **env) == (status, said)
     assert len(list(started.iterdir())) >= 2 and all_ended(started)
     assert not (tmp_path / "out.json").exists()
+
+
+def test_a_folder_into_which_a_thread_still_writes_is_removed_at_the_end(monkeypatch, tmp_path):
+    """What removes it fails once, as where a file is made meanwhile; the end of the process tries again."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(files, "_open", set())  # those of other tests stay
+    remove, busy = shutil.rmtree, [True]
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **more: busy.pop() if busy else remove(*args, **more))
+    with files.scratch() as folder:
+        pass
+    assert folder.exists()
+    files.discard_all()
+    assert not folder.exists()

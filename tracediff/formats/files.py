@@ -150,7 +150,8 @@ def scratch() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _open.discard(folder)
+        if not folder.exists():  # else a thread made a file meanwhile: `discard_all` takes it away
+            _open.discard(folder)
 
 
 def discard_all() -> None:
