@@ -23,8 +23,8 @@ from tracediff.trace.threads import Thread
 class Lane(msgspec.Struct, frozen=True):
     """Events of one kind in a step, as arrays of one length in order of (start, longest first).
 
-    of: the thread or level of nesting of lanes with one name. start, end: ns from the step's start, cut to the step. what: index into `texts` (of kind gpu: row of `Reduction.keys`).
-    group: index into `groups`. under: of idle time, the group had the GIL not been traced. source: the stream or thread, -1
+    of: the thread or level of nesting of lanes with one name. start, end: ns from the step's start, cut to the step.
+    what: index into `texts` (of kind gpu: row of `Reduction.keys`). group: index into `groups`. under: of idle time, the group had the GIL not been traced. source: the stream or thread, -1
     where they are several. columns: further facts of each event (see steps/sample.py); empty in lanes for the page.
     inside: ns really covered, less than end - start where short events were merged; count: how many of them.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,10 +30,9 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import CAUSES, SURELY
+from tracediff.model.common import SIDES
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
-
-SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
 
 class RankSize(NamedTuple):

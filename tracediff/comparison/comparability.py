@@ -18,7 +18,7 @@ from tracediff.execution.ladder import ALIKE, Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Said, Stratum, StructureRow
-from tracediff.model.common import CALLS_LOST
+from tracediff.model.common import CALLS_LOST, SIDES
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.stats.workload import SHARED
 from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
@@ -118,10 +118,10 @@ def check(
         checks.append(
             _check("work", both, "work", baseline=both[0], candidate=both[1], kernel=short(name))
         )  # fmt: skip
-    elif other := [(row.phase, row.baseline, row.candidate) for row in counted if row.kind == "workload"]:
-        parts = [", ".join(f"{one[0]} {100 * one[side]:.0f} %" for one in other) for side in (1, 2)]
-        both = [f"{part} in grids of both" for part in parts]
-        percent = f"{100 * (1 - min(other[0][1:])):.0f} %"
+    elif other := [row for row in counted if row.kind == "workload"]:
+        parts = [[f"{row.phase} {100 * getattr(row, side):.0f} %" for row in other] for side in SIDES]
+        both = [f"{', '.join(part)} in grids of both" for part in parts]
+        percent = f"{100 * (1 - min(other[0].baseline, other[0].candidate)):.0f} %"
         checks.append(_check("work", both, "other_work", percent=percent))
     return Comparability(all(one.status != "fail" for one in checks), checks)
 

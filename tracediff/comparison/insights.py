@@ -111,9 +111,8 @@ def _host_totals(
     totals = {"host_work": (work[0], work[1])}
     launches = rows.filter(kind="launch").sort("ns", descending=True)
     most = [str(next(iter(launches.filter(side=at)["api"]), "")) for at in (0, 1)]
-    if (
-        most[0] == most[1]
-    ):  # else the time of one call, as a copy that waits, is gone, and that of another came
+    # else the time of one call, as a copy that waits, is gone, and that of another came
+    if most[0] == most[1]:
         totals["launch_api"] = (sums[0]["launch"], sums[1]["launch"])
     return totals, most[1]
 

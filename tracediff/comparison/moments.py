@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
-from tracediff.comparison.candidates import SIDES, far_more, kernels_of
+from tracediff.comparison.candidates import far_more, kernels_of
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Kernels, Moment
 from tracediff.model.causes import IDLE
+from tracediff.model.common import SIDES
 from tracediff.stats.workload import stop_of
 from tracediff.steps.sample import joined, merge_lane
 from tracediff.steps.timelines import StepWriter

@@ -17,6 +17,7 @@ from tracediff.comparison.shown import FIRST
 from tracediff.comparison.verdict import WORTH
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY
+from tracediff.model.common import SIDES
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
@@ -25,7 +26,6 @@ from tracediff.stats.workload import stop_of
 # Of the typical step: what is longer by less does not stop. At a half, planted stops of 8.0 ms in steps of 16.1 ms are missed.
 _FAR = 0.2
 _EXPLAINED = 0.8  # of the change: what a first sentence explains of it, before it stops naming causes
-SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
 
 def observe(

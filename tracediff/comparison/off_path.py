@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from tracediff.comparison.tables import BUSY, SIDES, StandardisedMeans, load
+from tracediff.comparison.tables import BUSY, StandardisedMeans, load
 from tracediff.model import Finding, RangeRow, Step, ThreadRow
 from tracediff.model.causes import HOST, SURELY
-from tracediff.model.common import Insight
+from tracediff.model.common import SIDES, Insight
 from tracediff.stats.noise import Noise, Sample, estimate
 
 

@@ -61,13 +61,13 @@ from tracediff.model import (
     TransitionRow,
     WorstGap,
 )
+from tracediff.model.common import SIDES
 from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, robust, trimmed
 
 BUSY = (
     1 - LITTLE
 )  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
 MAX_SAMPLES = 4000  # steps of a distribution: its last percent has forty
-SIDES: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 _PART = ["side", "run", "part"]
 _STRATUM = [*_PART, "stratum"]
 # Tables of reductions that the aligned views read as they are.

@@ -22,10 +22,8 @@ from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
 from tracediff.formats.inputs import SideFiles
 from tracediff.model import Note, Stratum
+from tracediff.model.common import SIDES
 from tracediff.steps.sample import in_full, typical
-
-SIDES = ("baseline", "candidate")
-
 
 Row = dict[str, Any]
 _Unit = tuple[int, int, int]  # part, rank, which device of the rank

@@ -33,7 +33,9 @@ from tracediff.model import (
     VerdictFacts,
 )
 from tracediff.model.causes import BUSY, CATEGORIES, SURELY
+from tracediff.model.common import SIDES
 from tracediff.stats.noise import NU, Estimate
+from tracediff.stats.rules import OTHER_CPU
 from tracediff.stats.student import quantile
 from tracediff.stats.tests import (
     ALPHA,
@@ -51,7 +53,6 @@ from tracediff.stats.tests import (
 
 WORTH = 0.005  # of the step: a smaller change of a phase is no verdict, a smaller part of one no cause in a sentence
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
-SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 ORDER = ("generation", "step", "mixed", "context")  # what users feel first
 
 
@@ -442,7 +443,7 @@ def odd_runs(measured: Measured) -> dict[tuple[int, int], OddRun]:
         if speed is not None:
             slower = _from_others(speed[side][:, None])[:, 0]
         far = np.abs(apart[:, STEP]) > limit
-        far |= np.abs(slower) > math.log1p(MOSTLY)
+        far |= np.abs(slower) > OTHER_CPU
         if far.sum() > len(own) // (LEAST + 1):
             continue
         for run in np.flatnonzero(far).tolist():

@@ -8,6 +8,7 @@ import msgspec
 
 # The default of a field that a result with one side (`show`) does not have: JSON and tables leave it out.
 ABSENT: Any = msgspec.UNSET
+SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
 CALLS_LOST = "cuda-calls-lost"  # the slug of a warning: of a while no CUDA call was recorded
 

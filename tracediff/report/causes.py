@@ -110,9 +110,8 @@ def advice(finding: Finding) -> str:
     call = finding.where.os_call or finding.where.api or "the call"
     if kind := _advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
-    name = next(iter(finding.where.called), "").replace(
-        "\u2026", "*"
-    )  # a command takes it where reports cut a name
+    # where reports cut a name, a command takes a pattern
+    name = next(iter(finding.where.called), "").replace("\u2026", "*")
     return CAUSES[finding.cause].next.format(place=place, call=call, name=name, holder=_holder(finding.where))
 
 

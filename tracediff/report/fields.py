@@ -14,7 +14,7 @@ from tracediff.model import (
     Result,
     causes,
 )
-from tracediff.model.common import ABSENT, Evidence
+from tracediff.model.common import ABSENT, SIDES, Evidence
 from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkRow, PayloadRow
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
@@ -24,8 +24,6 @@ from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
 from tracediff.report.phase_table import PhaseLine
 from tracediff.report.values import Context, Value, number
-
-_SIDES = ("baseline", "candidate")
 
 
 class Category(msgspec.Struct, frozen=True):
@@ -182,7 +180,7 @@ def _grids(row: KernelRow, context: Context) -> str:
 
 def _of_kernel_time(row: KernelRow, context: Context) -> str:
     whole = context.known["kernel_time"]
-    sides = ((side, getattr(row, side)) for side in _SIDES)
+    sides = ((side, getattr(row, side)) for side in SIDES)
     return units.arrow(
         units.share(own.ns_per_step if own else 0.0, whole[side]) for side, own in sides if own is not ABSENT
     )
@@ -341,11 +339,11 @@ VALUES: dict[str, Value] = {
     "of_gpu_time": _of_gpu_time,
     "limited": lambda row, context: context.known["cells"][row.kernel],
     "work": _work,
-    **{f"known_{side}": _known(side) for side in _SIDES},
+    **{f"known_{side}": _known(side) for side in SIDES},
     "change_of_one": _change_of_one,
     "host_work": _host_work,
     "payload_delta": _payload_delta,
-    **{f"{part}_{side}": _metric(part, side) for part in ("steps", "busy", "idle") for side in _SIDES},
+    **{f"{part}_{side}": _metric(part, side) for part in ("steps", "busy", "idle") for side in SIDES},
     **{f"{part}_delta": _metric_delta(part) for part in ("steps", "busy", "idle")},
     "names_of_ranks": lambda row, context: " + ".join(row.names),
     "fingerprint": lambda row, context: Cell(row.run.fingerprint[:12], code=True, title=row.run.fingerprint),
@@ -357,5 +355,5 @@ VALUES: dict[str, Value] = {
 
 def side_of(row: KernelRow) -> list[tuple[str, KernelSide]]:
     """The sides that a row has, by name."""
-    sides = ((name, getattr(row, name)) for name in _SIDES)
+    sides = ((name, getattr(row, name)) for name in SIDES)
     return [(name, side) for name, side in sides if side is not None and side is not ABSENT]

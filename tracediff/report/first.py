@@ -15,7 +15,7 @@ from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
-from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, PERMUTE
+from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
 
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
 _NEXT = {
@@ -60,11 +60,8 @@ def _doubts(result: Result) -> str:
     if "steps-do-not-repeat" in slugs and phase and not phase.repeated:
         said.append(say("none_repeats"))
     causes = [_finding(result, one) for one in result.observed.parts]
-    if (
-        "host-speed-unknown" in slugs
-        and result.verdict in words.MOVED
-        and any(one and ROWS[one.cause].host for one in causes)
-    ):
+    of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
+    if of_host and "host-speed-unknown" in slugs:
         said.append(say("cpu_unknown", speed="slower" if result.observed.delta_ns > 0 else "faster"))
     return say("doubts", doubts="; ".join(said)) if said else ""
 
@@ -75,7 +72,7 @@ def _odd_runs(result: Result) -> list[str]:
     for phase in result.phases:
         for one in phase.odd_runs:
             slots = {"run": run_name(one.run), "side": one.side}
-            if one.host_speed is not None and abs(math.log(one.host_speed)) > math.log1p(MOSTLY):
+            if one.host_speed is not None and abs(math.log(one.host_speed)) > OTHER_CPU:
                 said.append(say("odd_cpu", times=f"{one.host_speed:.2f}", **slots))
                 continue
             slots |= {"step": step_of(result, phase.phase), "size": units.spoken(one.delta_ns)}
@@ -175,11 +172,8 @@ def what(result: Result) -> str:
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
         slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
-    elif (phase := _open(result)) and phase.typical:
-        large = units.change(phase.typical.delta_ns, phase.typical.baseline_ns)
-        slots["change"] = say(
-            "phase_open", change=slots["change"], step=step_of(result, phase.phase), open=large
-        )
+    elif said := _open(result):
+        slots["change"] = say("phase_open", change=slots["change"], **said)
     elif _otherwise(result):
         slots["change"] = say("all_otherwise", change=slots["change"], all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
@@ -197,21 +191,19 @@ def what(result: Result) -> str:
     return say("stops", count=f"{stops.count}", **slots)
 
 
-def _open(result: Result) -> Phase | None:
-    """The phase that leaves the verdict open, where the first one is the same and this one changed by a tenth of its step."""
+def _open(result: Result) -> dict[str, str]:
+    """The phase that leaves the verdict open, and its change, where the first one is the same and this one changed by a tenth of its step."""
     first = lead(result)
     if result.verdict != "inconclusive" or first is None or first.verdict != "no_change":
-        return None
-    return next(
-        (
-            one
-            for one in sorted(result.phases, key=lambda one: -one.share)
-            if one.verdict == "inconclusive"
-            and one.typical
-            and abs(one.typical.delta_ns) >= LITTLE * one.typical.baseline_ns
-        ),
-        None,
-    )
+        return {}
+    for one in sorted(result.phases, key=lambda one: -one.share):
+        change = one.typical
+        if one.verdict != "inconclusive" or change is None:
+            continue
+        if abs(change.delta_ns) >= LITTLE * change.baseline_ns:
+            large = units.change(change.delta_ns, change.baseline_ns)
+            return {"step": step_of(result, one.phase), "open": large}
+    return {}
 
 
 def _otherwise(result: Result) -> bool:

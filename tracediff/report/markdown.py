@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tracediff.model import GateOutcome, Outcome, Result, Tool, Verdict
+from tracediff.model.common import SIDES
 from tracediff.report import (
     beside,
     blocks,
@@ -239,7 +240,7 @@ def _trust(result: Result) -> list[list[Span]]:
     items: list[list[Span]] = [[one] for one in said if one]
     if not items:
         return []
-    for side in words.SIDES:
+    for side in SIDES:
         if runs := words.run_names(result, side):
             listed = [span for run in runs for span in (", ", Code(run))][1:]
             items.append([f"Runs of the {side}: ", *listed])

@@ -142,15 +142,13 @@ def kernels(rows: Sequence[KernelRow], width: int, others: Sequence[KernelRow] =
     So are new ones and ones that are gone where a row that is not listed, of `others`, looks alike: the name alone is not new.
     """
     said = [_kernel(row, True, width) for row in rows]
-    listed = Counter(one.text(width) for one in said)
-    elsewhere = {_kernel(row, True, width).text(width) for row in others}
-
-    def clear(row: KernelRow, text: str) -> bool:
-        return listed[text] == 1 and (text not in elsewhere or bool(row.baseline and row.candidate))
-
+    texts = [one.text(width) for one in said]
+    new = [not (row.baseline and row.candidate) for row in rows]
+    listed = Counter(texts)
+    elsewhere = {kernel(row, width=width) for row in others} if any(new) else set()
     return [
-        one if clear(row, one.text(width)) else _with_grids(row, one)
-        for row, one in zip(rows, said, strict=True)
+        _with_grids(row, one) if listed[text] > 1 or (alone and text in elsewhere) else one
+        for row, one, text, alone in zip(rows, said, texts, new, strict=True)
     ]
 
 

@@ -15,8 +15,9 @@ from itertools import count
 import msgspec
 
 from tracediff.accounting.reduction import Lane, Reduction
-from tracediff.comparison.timeline import SIDES, Pair, PairedRuns, PairedStep
+from tracediff.comparison.timeline import Pair, PairedRuns, PairedStep
 from tracediff.kernels.names import category
+from tracediff.model.common import SIDES
 from tracediff.report import names
 from tracediff.report.escape import shorten, visible
 from tracediff.report.units import step as step_name

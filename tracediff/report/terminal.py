@@ -8,6 +8,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from tracediff.model import Result
+from tracediff.model.common import SIDES
 from tracediff.report import (
     findings,
     first,
@@ -73,7 +74,7 @@ def _verdict(result: Result, console: Console) -> None:
     inputs = result.inputs
     labels = say("labels", baseline=inputs.baseline.label, candidate=inputs.candidate.label)
     print_line(console, (labels, "dim"))
-    for side in words.SIDES:
+    for side in SIDES:
         if runs := words.run_names(result, side):
             print_line(console, (say("runs_of", side=side, runs=", ".join(runs)), "dim"), hang=2)
 

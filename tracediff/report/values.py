@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.model.common import ABSENT
+from tracediff.model.common import ABSENT, SIDES
 from tracediff.model.kernels import KernelSide
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import PAGE
@@ -30,7 +30,6 @@ _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "nam
           "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
 _BLANK = Cell()
 _LISTED = 4  # names in a cell
-_SIDES: tuple[Part, Part] = ("baseline", "candidate")
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -217,7 +216,7 @@ class _Filled:
                 [_cell(write, item, _own(kind, scale, item), row)]
                 for item, row in zip(self.sides[0], self.rows, strict=True)
             ]
-        heads = [Head("", scale.unit, group, side, right, look=look) for side in _SIDES]
+        heads = [Head("", scale.unit, group, side, right, look=look) for side in SIDES]
         write = WRITERS["ns" if kind == "times" else kind]
         cells = [
             [

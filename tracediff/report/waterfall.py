@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tracediff.model import Accounting, Evidence, Finding, FindingPart, Result, causes
 from tracediff.model.causes import OWN
+from tracediff.model.common import SIDES
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
 from tracediff.report.grammar import say
@@ -143,12 +144,11 @@ def build(result: Result) -> Waterfall:
             continue
         unseen = words.OPTIONAL.get(key, "")
         side = words.sides_without(result, unseen)
-        if (
-            unseen and not deltas.get(key) and (side or key not in deltas)
-        ):  # what was not recorded is not unchanged
+        # what was not recorded is not unchanged
+        if unseen and not deltas.get(key) and (side or key not in deltas):
             deltas.pop(key, None)
             said = words.unseen(unseen)
-            notes[key] = say("unseen_on", unseen=said, side=side) if side in words.SIDES else said
+            notes[key] = say("unseen_on", unseen=said, side=side) if side in SIDES else said
     sure = [one for one in result.findings if one.level != NOISE]
     named = {one.cause for one in sure} | {part.cause for one in sure for part in one.parts}
     for key, level in accounting.level.items():  # idle time that no cause of the list explains
@@ -260,9 +260,8 @@ def _bar(waterfall: Waterfall, bar: Bar, width: int) -> str:
     thin = (right - left) * per_ns < 0.5
     mark = "\u2588" if bar.total else "\u258f" if thin else "\u2591" if bar.level == NOISE else "\u2593"
     drawn = " " * offset + mark * length
-    return (
-        f"{drawn[0]}\u2571{drawn[2:]}" if bar.total and low > 0 else drawn
-    )  # a bar that does not begin at zero
+    cut = bar.total and low > 0  # it does not begin at zero
+    return f"{drawn[0]}\u2571{drawn[2:]}" if cut else drawn
 
 
 def text_figure(waterfall: Waterfall, columns: int = 72) -> str:

@@ -266,9 +266,6 @@ def place(where: Where) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parts if value]
 
 
-SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
-
-
 def run_names(result: Result, side: Literal["baseline", "candidate"]) -> list[str]:
     """The captures that a side takes as repeats of one program, without the endings of their files, and which are left out; empty for a single one."""
     inputs: SideInput = getattr(result.inputs, side)

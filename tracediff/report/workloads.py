@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tracediff.model import Result, Stratum
 from tracediff.model.causes import SURELY
+from tracediff.model.common import SIDES
 from tracediff.model.show import Show
 from tracediff.report import units, words
 from tracediff.report.amounts import NAMED
@@ -60,7 +61,7 @@ def left_out(report: Result | Show) -> list[str]:
     """One sentence per workload, those with the most step time first, one for all small ones, and what runs begin with; empty where every step counts."""
     two = isinstance(report, Result)
     out = [one for one in report.strata if not one.compared]
-    out.sort(key=lambda one: -max(_share(one, side) for side in words.SIDES))
+    out.sort(key=lambda one: -max(_share(one, side) for side in SIDES))
     size = _of_both if two else _of_one
     named = min(NAMED, sum(most_of(one) >= SURELY for one in out))
     if len(out) - named == 1 and not named:
@@ -122,7 +123,7 @@ def _of_one(strata: Sequence[Stratum]) -> str:
 
 def _of_both(strata: Sequence[Stratum]) -> str:
     """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
-    sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in words.SIDES]
+    sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in SIDES]
     there = [(side, steps) for side, steps in sides if steps]
     steps = " + ".join(f"{steps:,}" for _, steps in there)
     steps = f"{steps} step" if steps == "1" else f"{steps} steps"
@@ -178,7 +179,7 @@ def step_share(result: Result) -> str:
     if min(share.baseline, share.candidate) >= 0.95:
         return ""
     said = []
-    for side in words.SIDES:
+    for side in SIDES:
         text, runs = say(f"{side}_s", share=f"{100 * getattr(share, side):.0f} %"), _odd_runs(result, side)
         pattern = "without_runs" if len(runs) > 1 else "without_run"
         said.append(say(pattern, whose=text, names=", ".join(sorted(runs))) if runs else text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 MOSTLY = 0.5  # what is most of something: only one part can hold more
 NEARLY = 0.75  # what is nearly all of something: two such parts have at least half in common
 LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
@@ -11,4 +13,6 @@ PERMUTE, PAIRS = (
     4,
     7,
 )  # runs a side, and pairs, from which dealing them out anew can reach that: 2 of 70 ways, 2 of 128
+# Of the log of a CPU's speed to that of the other runs: one that differs by more is left out, whatever its steps take.
+OTHER_CPU = math.log1p(MOSTLY)
 MOST_RUNS = 50  # beyond which no number of runs is advised: `runs_for` gives one more
