@@ -85,7 +85,7 @@ def _beside_its_size(one: Finding, result: Result) -> list[Span]:
     title = Link(words.sentence(shorten(one.title, TEXT)), f"finding-{one.rank}")
     parts = words.parts_line(one, words.finding_scale([one], result))
     size = words.brief_unit(one, result).delta(one.delta_ns)
-    other = "" if one.where.phase == result.observed.phase else words.per_step_of(one, words.unit(result))
+    other = "" if words.of_first(one, result) else words.per_step_of(one, words.unit(result))
     return [
         Cell(size, one.delta_ns, _tone(one)), title, " ", _sure(one, result),
         *(f", {text}" for text in (other, words.explains(one, result), shorten(parts, 160)) if text),

@@ -789,7 +789,7 @@ _SIGNS = (
     ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
     ("change", "In a table: the delta as a part of the row's own baseline."),
     ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
-    ("of the change", "The delta as a part of the delta of its phase; in the accounting, of the mean of all steps."),
+    ("of the change", "The delta as a part of the delta that the first sentence says. A cause of another step has none. In the accounting: of that of the mean of all steps."),
     ("~", "May be noise: in the waterfall and in tables of causes and kernels instead of the percentage."),
     ("new, gone", "One side has nothing of it: there is no percentage."),
     ("–", "No such row on that side."),

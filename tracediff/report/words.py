@@ -439,17 +439,25 @@ def held(result: Result, finding: Finding) -> str:
     return say("held", count=f"{min(found.candidate, runs.candidate)}", runs=f"{runs.candidate}")
 
 
+def of_first(finding: Finding, result: Result) -> bool:
+    """Whether a finding is of the step that the first sentence is of: only these add up to its change."""
+    observed = result.observed
+    part = observed.of if observed.of in ("typical", "mean") else "typical"
+    return finding.where.phase == observed.phase and finding.part == part
+
+
 def explains(finding: Finding, result: Result) -> str:
-    """What part of its phase's change a finding is; empty where nothing changed, the finding may be noise or goes beyond or against it."""
-    share, late = finding.share, finding.where.rank
+    """What part of the first sentence's change a finding is; empty where it is of another step, may be noise or goes beyond or against it."""
     if finding.facts.late_rank is not None:
-        return say("follows_rank", rank=f"{late}")
+        return say("follows_rank", rank=f"{finding.where.rank}")
     if finding.level == "within_noise" or result.verdict in ("no_change", "not_comparable"):
         return ""
-    if share is None or not 0.005 <= share <= 1.05 or late is not None:
+    if finding.share is None or finding.where.rank is not None or not of_first(finding, result):
         return ""
-    of = "what rare steps changed" if finding.part == "tail" else "the change"
-    return f"all of {of}" if share >= 0.995 else f"{units.share(share)} of {of}"
+    share = finding.delta_ns / result.observed.delta_ns
+    if not 0.005 <= share <= 1.05:
+        return ""
+    return "all of the change" if share >= 0.995 else f"{units.share(share)} of the change"
 
 
 def size(finding: Finding, scale: units.Scale, unit: str = "step") -> str:
