@@ -224,3 +224,17 @@ def test_what_is_beyond_noise_only_as_a_sum_of_places_is_said_to_be(level: str, 
     figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
     note = "host work: beyond noise as a sum, at none of its places alone."
     assert (note in waterfall.notes(figure)) is said
+
+
+@pytest.mark.parametrize(("cause_ns", "said"), [(120e3, True), (100.5e3, False), (-120e3, False)])
+def test_a_row_that_is_smaller_than_its_causes_says_why(cause_ns: float, said: bool) -> None:
+    """Host work of +100 us, and a cause of 120 us of it: other places have the -20 us."""
+    whole = sample.full()
+    books = m.Accounting({"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0)
+    phase = msgspec.structs.replace(
+        whole.phases[1], typical=m.Delta(1e6, 1.1e6, 1e5, 5e4, 1.5e5), accounting=books
+    )
+    found = [msgspec.structs.replace(whole.findings[0], cause="host_work", delta_ns=cause_ns, parts=[])]
+    figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
+    note = "host work: smaller than its causes, as other places changed the other way."
+    assert (note in waterfall.notes(figure)) is said

@@ -155,6 +155,7 @@ PATTERNS: dict[str, str] = {
     "fall_elsewhere": "{unseen} on the {side}: its time there, if any, is in other categories",
     "fall_counted_in": "captured on the {side} only: counted in {other}",
     "fall_includes": "includes {label}, which only the {side} captured",
+    "fall_less": "smaller than its causes, as other places changed the other way",
     "fall_spread": "beyond noise as a sum, at none of its places alone",
     "fall_noise": "{sign} may be noise.",
     "chance": "chance among {phases} phases",

@@ -154,8 +154,21 @@ def build(result: Result) -> Waterfall:
     for key, level in accounting.level.items():  # idle time that no cause of the list explains
         if key in causes.IDLE and level != NOISE and key not in named and deltas.get(key):
             notes.setdefault(key, say("fall_spread"))
+    for key, ns in _of_causes(sure, result).items():
+        if (delta := deltas.get(key)) and ns / delta > 1 + causes.SURELY:
+            notes.setdefault(key, say("fall_less"))
     bars = _carried(_stack(accounting, start, end, deltas, notes), result)
     return Waterfall(bars, units.scale_for([start, end, *deltas.values()]), words.unit(result), of_what)
+
+
+def _of_causes(sure: Sequence[Finding], result: Result) -> dict[str, float]:
+    """What causes have of each category of the step, ns; one on one rank alone is no part of the mean of ranks."""
+    held: defaultdict[str, float] = defaultdict(float)
+    for cause in sure:
+        parts: Sequence[Finding | FindingPart] = cause.parts or [cause]
+        for part in parts if cause.where.rank is None and words.of_first(cause, result) else ():
+            held["compute" if causes.CAUSES[part.cause].kind == "kernel" else part.cause] += part.delta_ns
+    return held
 
 
 def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
