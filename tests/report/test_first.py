@@ -663,6 +663,8 @@ def test_warnings_that_change_belief_are_doubts_of_the_first_screen() -> None:
     assert doubts("regressed", WORK) == [f"Doubt: {cpu}."]
     assert doubts("regressed", kernel) == doubts("inconclusive", WORK) == []
     assert doubts("inconclusive", kernel, comparability=programs) == [f"Doubt: {few}."]
+    notes.append(m.Note("rank-without-steps", "..."))
+    assert doubts("no_change", kernel) == ["Doubt: a process with GPU work has no steps and is not compared."]
     assert doubts("not_comparable", WORK, comparability=programs) == []
 
 

@@ -12,7 +12,7 @@ from tests.report import sample
 from tests.serving import US, serving
 from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
-from tracediff.model import Mix, Pair, Result, Shares, Stratum
+from tracediff.model import Mix, Note, Pair, Result, Shares, Stratum
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -38,8 +38,10 @@ def test_nothing_is_said_where_all_was_compared() -> None:
 def test_all_compared_is_one_line() -> None:
     result = with_strata(stratum((3, 3), (1.0, 1.0), ""))
     step = msgspec.structs.replace(result.step, time_share=Shares(1.0, 1.0))
-    page = render_html(msgspec.structs.replace(result, step=step))
-    assert "All step time of both sides is compared." in page
+    said = "All step time of both sides is compared."
+    assert said in render_html(msgspec.structs.replace(result, step=step))
+    without = [Note("rank-without-steps", "...")]  # a process that is in no step time
+    assert said not in render_html(msgspec.structs.replace(result, step=step, warnings=without))
 
 
 def test_the_largest_come_first_and_the_others_are_summed_up() -> None:

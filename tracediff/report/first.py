@@ -51,7 +51,7 @@ def lines(result: Result) -> list[str]:
 
 
 def _doubts(result: Result) -> str:
-    """What limits belief beside noise: the programs, steps of which none is typical, and the CPUs where a change of the host rests on them."""
+    """What limits belief beside noise: the programs, steps of which none is typical, processes without steps, and the CPUs where a change of the host rests on them."""
     if result.verdict == "not_comparable":
         return ""
     slugs, phase = {note.slug for note in result.warnings}, lead(result)
@@ -59,6 +59,8 @@ def _doubts(result: Result) -> str:
     said = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
     if "steps-do-not-repeat" in slugs and phase and not phase.repeated:
         said.append(say("none_repeats"))
+    if words.process_left_out(result):
+        said.append(say("process_left_out"))
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
     if of_host and "host-speed-unknown" in slugs:

@@ -84,6 +84,7 @@ PATTERNS: dict[str, str] = {
     # What else limits belief; of other programs the check says it.
     "doubts": "Doubt: {doubts}.",
     "none_repeats": "hardly two steps launch the same work",
+    "process_left_out": "a process with GPU work has no steps and is not compared",
     "cpu_unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.
     "odd_run": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than in the other runs, CPU speed set aside.",

@@ -134,6 +134,11 @@ def calls_lost(report: Result | Show) -> bool:
     return any(note.slug == CALLS_LOST for note in report.warnings)
 
 
+def process_left_out(result: Result) -> bool:
+    """Whether a process with GPU work is in no figure, as it has no steps."""
+    return any(note.slug == "rank-without-steps" for note in result.warnings)
+
+
 def _by_tensorrt_llm(report: Result | Show) -> bool:
     """Whether the steps of any run bear the labels of TensorRT-LLM."""
     sides = (report.input,) if isinstance(report, Show) else (report.inputs.baseline, report.inputs.candidate)

@@ -170,7 +170,8 @@ def mix_note(result: Result) -> str:
 def compared(result: Result) -> list[str]:
     """What the numbers speak of, and what they leave out; a sentence too where that is nothing."""
     said = [text for text in (step_share(result), *left_out(result)) if text]
-    return said or [say("all_compared")] * (result.verdict != "not_comparable")
+    whole = result.verdict != "not_comparable" and not words.process_left_out(result)
+    return said or [say("all_compared")] * whole
 
 
 def step_share(result: Result) -> str:
