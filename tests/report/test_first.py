@@ -1205,7 +1205,7 @@ def test_a_phase_of_first_uses_says_how_few_of_its_steps_are_typical() -> None:
     ]
     found[1] = msgspec.structs.replace(found[1], start_share=0.77)
     assert words.typical(result("inconclusive", seen(955, 1_015, 60), phases=found)) == (
-        "typical: mean of the middle half by length; mixed: 77 % are warm-up (first launch of a kernel) and in the mean alone"
+        "typical: mean without the shortest and the longest quarter of the steps; mixed: 77 % are warm-up (first launch of a kernel) and in the mean alone"
     )
 
 

@@ -224,7 +224,7 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
     assert "+95.1 ± 7.6 us per generation step; confirmed; in 5 of 5 runs; 90 % of the change" in text
     assert "elsewhere: +88.0 us per context step (likely)" in text
     assert (
-        "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; comes with it: launch latency -0.3 us"
+        "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; as a result: launch latency -0.3 us"
         in text
     )
     assert "2 smaller causes, which may be noise: in the HTML report and the JSON" in text

@@ -809,7 +809,7 @@ _WORDS = (
     _STEP,
     ("run", "One capture. Runs are what repeats: intervals and p are over runs where a side has more than one."),
     ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
-    ("typical step", "The mean of the middle half of a phase's steps, by their length, without warm-up (first launch of a kernel)."),
+    ("typical step", "The mean of a phase's steps without the shortest and the longest quarter, and without warm-up (first launch of a kernel)."),
     ("mean step", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
     ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
     ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),

@@ -300,7 +300,7 @@ def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
 def sides_are(finding: Finding) -> str:
     """Say what the times of both sides are where their difference is not the finding's size; else empty."""
     if finding.cause == "batch_mix":
-        return "raw means "
+        return "means as recorded "
     part = finding.candidate_ns - finding.baseline_ns
     of_one_rank = finding.where.rank is not None and abs(part - finding.delta_ns) > 1 + 1e-6 * abs(part)
     return "mean over all ranks " if of_one_rank else ""
@@ -550,10 +550,10 @@ def _line(rows: list[PartRow], *, follows: bool) -> str:
 
 
 def parts_line(finding: Finding, scale: units.Scale) -> str:
-    """The parts in one line: `GEMM -22.2 us, silu +9.3 us; comes with it: launch calls -108 us`."""
+    """The parts in one line: `GEMM -22.2 us, silu +9.3 us; as a result: launch calls -108 us`."""
     rows = parts(finding, scale)
     both = (_line(rows, follows=follows) for follows in (False, True))
-    return "; comes with it: ".join(text for text in both if text)
+    return "; as a result: ".join(text for text in both if text)
 
 
 def places(finding: Finding) -> list[tuple[str, str]]:
