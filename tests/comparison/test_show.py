@@ -324,7 +324,7 @@ def test_jitter_between_steps_is_no_spread_between_runs(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("every", "of", "said"),
     [
-        (5, 41, "; every 5th step stops for 400 us"),  # 8 of 40, after the first: 80 of 180 us on average
+        (5, 41, "; every 5th step takes 400 us more"),  # 8 of 40, after the first: 80 of 180 us on average
         (50, 41, ""),
     ],
 )

@@ -230,7 +230,7 @@ def test_collections_are_found_first():
     assert found.verdict == "inconclusive"  # five stops of one run
     first = found.findings[0]
     assert (first.cause, first.where.range) == ("gc", "_schedule")
-    assert "every 5th generation step of the candidate stops for 21.7 ms" in found.headline.what
+    assert "every 5th generation step of the candidate takes 21.7 ms more" in found.headline.what
     begins = labels("graph_gc", FORWARD)
     pauses = [
         event["end"] - event["begin"]

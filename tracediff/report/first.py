@@ -61,6 +61,8 @@ def _doubts(result: Result) -> str:
         said.append(say("none_repeats"))
     if words.process_left_out(result):
         said.append(say("process_left_out"))
+    if other := _open(result):
+        said.append(say("phase_open", step=step_of(result, other)))
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
     if of_host and "host-speed-unknown" in slugs:
@@ -174,9 +176,7 @@ def what(result: Result) -> str:
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
         slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
-    elif said := _open(result):
-        slots["change"] = say("phase_open", change=slots["change"], **said)
-    elif _otherwise(result):
+    elif not _open(result) and _otherwise(result):
         slots["change"] = say("all_otherwise", change=slots["change"], all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         slots["change"] = say("no_gpu_work", change=slots["change"])
@@ -190,22 +190,16 @@ def what(result: Result) -> str:
     slots |= {"side": stops.side, "stop": units.spoken(stops.stop_ns)}
     if stops.every:
         return say("regular", every=units.ordinal(stops.every), **slots)
-    return say("stops", count=f"{stops.count}", **slots)
+    return say("stops", count=f"{stops.count:,}", total=f"{stops.total:,}", **slots)
 
 
-def _open(result: Result) -> dict[str, str]:
-    """The phase that leaves the verdict open, and its change, where the first one is the same and this one changed by a tenth of its step."""
+def _open(result: Result) -> str:
+    """The phase that leaves the verdict open where the first one is the same; else empty."""
     first = lead(result)
     if result.verdict != "inconclusive" or first is None or first.verdict != "no_change":
-        return {}
-    for one in sorted(result.phases, key=lambda one: -one.share):
-        change = one.typical
-        if one.verdict != "inconclusive" or change is None:
-            continue
-        if abs(change.delta_ns) >= LITTLE * change.baseline_ns:
-            large = units.change(change.delta_ns, change.baseline_ns)
-            return {"step": step_of(result, one.phase), "open": large}
-    return {}
+        return ""
+    phases = sorted(result.phases, key=lambda one: -one.share)
+    return next((one.phase for one in phases if one.verdict == "inconclusive"), "")
 
 
 def _otherwise(result: Result) -> bool:

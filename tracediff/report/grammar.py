@@ -11,8 +11,8 @@ PATTERNS: dict[str, str] = {
     # What: the change as measured.
     "typical": "{direction} with {candidate}: {step} {before} -> {after} ({change}).",
     "mean": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): rare steps changed most, the typical one {typical}.",
-    "regular": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): every {every} {step} of the {side} stops for {stop}.",
-    "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): the {side} stops in {count} of its steps, for {stop} each.",
+    "regular": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): every {every} {step} of the {side} takes {stop} more.",
+    "stops": "{direction} with {candidate}: mean {step} {before} -> {after} ({change}): the {side} takes {stop} more in {count} of its {total} steps.",
     "length": "{direction} with {candidate}: the capture lasts {before} -> {after} ({change}).",
     "rounds": "{direction} with {candidate}: time from one {kernel} to the next {before} -> {after} ({change}).",
     "gpu": "{direction} with {candidate}: GPU time per {step} {before} -> {after} ({change}); the {step} lasts {length}.",
@@ -30,8 +30,8 @@ PATTERNS: dict[str, str] = {
     "title_gpu": "GPU time per {step} {before} -> {after} ({change})",
     "failed": "{baseline} in the baseline, {candidate} in the candidate.",
     "failed_alike": "{baseline} on both sides.",
-    "show_regular": "; every {every} step stops for {stop}",
-    "show_stops": "; {count} of {total} steps stop for {stop}",
+    "show_regular": "; every {every} step takes {stop} more",
+    "show_stops": "; {stop} more in {count} of {total} steps",
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",
@@ -42,7 +42,6 @@ PATTERNS: dict[str, str] = {
     "within_noise": "{change}, within noise",
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "all_otherwise": "{change}; all steps together {all}",
-    "phase_open": "{change}; {step} {open}, not sure",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
     "on_thread": "{cause} on {thread}",
@@ -84,6 +83,7 @@ PATTERNS: dict[str, str] = {
     # What else limits belief; of other programs the check says it.
     "doubts": "Doubt: {doubts}.",
     "none_repeats": "hardly two steps launch the same work",
+    "phase_open": "these runs cannot tell whether the {step} changed",
     "process_left_out": "a process with GPU work has no steps and is not compared",
     "cpu_unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.

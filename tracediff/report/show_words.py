@@ -115,7 +115,7 @@ def _length(report: Show) -> tuple[str, str]:
 
 
 def _stops(report: Show) -> str:
-    """`; every 5th step stops for 281 ms`."""
+    """`; every 5th step takes 281 ms more`."""
     stops = report.stops
     if stops is None or stops.count * stops.stop_ns < LITTLE * stops.total * report.step.mean_ns:
         return ""
