@@ -13,12 +13,15 @@ from tests.tiny import label, reduced
 from tracediff.execution.sides import Run, Side
 from tracediff.model.show import Advice, Show
 from tracediff.report.phrases import with_titles
+from tracediff.whatif.graph import MOST_OPS
 
 STEPS = 8
 Kernel = tuple[str, int]  # name, us
 
 
-def eager(kernels: Sequence[Kernel], *, ahead: bool = False, context: Sequence[Kernel] = ()) -> TraceBuilder:
+def eager(
+    kernels: Sequence[Kernel], *, ahead: bool = False, context: Sequence[Kernel] = (), steps: int = STEPS
+) -> TraceBuilder:
     """Each kernel is launched in a call of 10 us, 10 us of host work follow; it begins 2 us after its call. The step ends with a wait.
 
     ahead: the calls and the work take 1 us each, so that the GPU is never done. context: of every second step, which is then one of context.
@@ -26,7 +29,7 @@ def eager(kernels: Sequence[Kernel], *, ahead: bool = False, context: Sequence[K
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     every = (1 if ahead else 10) * US
     now, corr = 0, 0
-    for number in range(STEPS + 1):
+    for number in range(steps + 1):
         begin, free = now, 0
         first = context if number % 2 else ()
         for name, us in first or kernels:
@@ -65,6 +68,18 @@ def test_launches_one_by_one_are_advised_to_be_a_graph(tmp_path):
     assert (
         "takes an estimated " in graphs.text and "205" not in graphs.text
     )  # the mean of all steps is another
+
+
+def test_stretches_that_share_events_count_and_change_each_step_once(tmp_path, monkeypatch):
+    """Of 9 steps 0 and 1, 2 and 3, 4 and 5, 7 and 8 are replayed, each pair with the events of the step after it."""
+    monkeypatch.setitem(MOST_OPS, "some", 80)
+    kernels = [*[("sm90_gemm", 3)] * 8, ("add_elementwise_kernel", 3), ("rms_norm_kernel", 3)]
+    report = shown(eager(kernels, steps=9), tmp_path)
+    (fuse,) = of_kind(report, "fuse")
+    assert fuse.count_per_step == 1 and fuse.ns == pytest.approx(6 * US)
+    (graphs,) = of_kind(report, "graphs")
+    assert graphs.before_ns == pytest.approx(205 * US)
+    assert graphs.after_ns == pytest.approx((27 + 30 + 5) * US, abs=8 * US)
 
 
 def test_a_busy_gpu_is_not_advised_a_graph(tmp_path):

@@ -76,8 +76,8 @@ class EventGraph(msgspec.Struct, frozen=True):
 
     time: of each point, ns; every edge leads to a later place in it. Edges, in order of their target: source, target, lag (ns), kind
     (whatif/graph.py), cause (index into CATEGORIES), word (index into `words`: range, thread, GIL holder, its range, CUDA function), op
-    and call (numbers, -1 none). key: of each op, row of `Reduction.keys`. Steps: period (row of `Reduction.periods`), the points at
-    which it starts and ends, and its stretch.
+    and call (numbers, -1 none). Of each op: key (row of `Reduction.keys`) and step (the place among the steps, -1 where it begins in
+    none of its stretch). Steps: period (row of `Reduction.periods`), the points at which it starts and ends, and its stretch.
     """
 
     time: Ints
@@ -90,6 +90,7 @@ class EventGraph(msgspec.Struct, frozen=True):
     op: npt.NDArray[np.int32]
     call: npt.NDArray[np.int32]
     key: npt.NDArray[np.int32]
+    step: npt.NDArray[np.int32]
     words: list[list[str]]
     period: Ints
     start: Ints

@@ -13,10 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import EventGraph, Reduction
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.comparison.what_if import phases
@@ -115,20 +113,11 @@ def _per_step(parts: Sequence[Reduction], names: Sequence[str], phase: str) -> t
         graph = part.events
         assert graph is not None
         run, of = runs(graph), (part.periods["phase"] == phase).to_numpy()[graph.period]
-        inside = _in_steps(graph, run, np.flatnonzero(of))
+        inside = np.append(of, False)[graph.step]
         found = [one for one in chained(graph, part.keys["name"].to_list(), names) if inside[one[0]]]
         times += [int(graph.lag[run[one]].sum()) for one in found]
         steps += int(of.sum())
     return len(times) / steps, sum(times) / steps
-
-
-def _in_steps(graph: EventGraph, run: Ints, steps: Ints) -> npt.NDArray[np.bool_]:
-    """Which ops begin in one of these steps, numbers of those that are known as a whole."""
-    begun = graph.time[graph.source[run]]
-    step = steps[np.argsort(graph.start[steps])]
-    within = np.searchsorted(graph.time[graph.start[step]], begun, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (within >= 0) & (begun < graph.time[graph.end[step]][within])
-    return inside
 
 
 def _small(
@@ -143,7 +132,7 @@ def _small(
     small[graph.op[edges]] = (
         light[graph.key[graph.op[edges]]] & (graph.cause[edges] == CAUSE["compute"])
     )  # fmt: skip
-    small &= _in_steps(graph, run, np.arange(len(graph.period)))
+    small[:-1] &= graph.step >= 0
     begins = np.isin(graph.source[run], graph.start)  # a step
     after = following(graph)
     inner = np.zeros(len(graph.key) + 1, np.bool_)  # what follows another of its chain

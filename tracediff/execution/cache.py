@@ -110,7 +110,7 @@ _DECODER = msgspec.msgpack.Decoder(Reduction, dec_hook=_decode)
 # reads and measures. Nothing is ever brought up to date in place, so an entry is right or absent.
 
 
-FORMAT = 16  # of entries; counted up whenever what is kept of a reduction changes
+FORMAT = 17  # of entries; counted up whenever what is kept of a reduction changes
 MOST_BYTES = 2 * 2**30  # of all entries together
 _HASHED_WHOLE = 64 * 2**20  # larger exports are told by the file system's word, and by a sample
 _RACY_NS = 2_000_000_000  # the clock of some file systems ticks so coarsely

@@ -96,14 +96,21 @@ class _Parts:
     """Points, edges, ops and periods of all stretches, as they come."""
 
     def __init__(self) -> None:
-        self.points = self.ops = 0
+        self.points = self.ops = self._calls = self._most = 0
+        self._begun: list[int] = []  # the first point of each stretch
         self.words: dict[Words, int] = {}
         self._time: list[Ints] = []
         self._edges: dict[str, list[Index]] = {
             name: [] for name in ("source", "target", "lag", "kind", "cause", "word", "op", "call")
         }
         self._key: list[Index] = []
+        self._step: list[Ints] = []
         self._periods: list[tuple[int, int, int, int]] = []
+
+    def begin(self, calls: int) -> None:
+        """A stretch. It may share events with the one before it: its points come after all of that one, and its calls have other numbers."""
+        self._begun.append(self.points)
+        self._calls, self._most = self._most, self._most + calls
 
     def add_points(self, time: Ints) -> int:
         """The number of the first of some new points."""
@@ -115,10 +122,13 @@ class _Parts:
     def add_ops(self, key: Index) -> int:
         first = self.ops
         self._key.append(key)
+        self._step.append(np.full(len(key), -1))
         self.ops += len(key)
         return first
 
-    def add_period(self, row: int, start: int, end: int, stretch: int) -> None:
+    def add_period(self, row: int, start: int, end: int, stretch: int, ops: Ints) -> None:
+        """A step of the stretch that came last, and the places of its ops among those of that stretch."""
+        self._step[-1][ops] = len(self._periods)
         self._periods.append((row, start, end, stretch))
 
     def add(
@@ -135,7 +145,8 @@ class _Parts:
         """Some edges of one kind."""
         size = len(source)
         each: dict[str, Index | int] = {
-            "source": source, "target": target, "lag": lag, "kind": kind, "cause": cause, "word": word, "op": op, "call": call
+            "source": source, "target": target, "lag": lag, "kind": kind, "cause": cause, "word": word, "op": op,
+            "call": np.where(np.asarray(call) >= 0, np.asarray(call) + self._calls, -1),
         }  # fmt: skip
         for name, values in each.items():
             self._edges[name].append(np.broadcast_to(np.asarray(values, np.int64), (size,)))
@@ -150,7 +161,7 @@ class _Parts:
         time = np.concatenate(none + self._time)
         edges = {name: np.concatenate([*none, *parts]) for name, parts in self._edges.items()}
         rank = _ranked(time, edges["source"], edges["target"])
-        order = np.lexsort((rank, time))
+        order = np.lexsort((rank, time, np.searchsorted(self._begun, np.arange(len(time)), side="right")))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         edges["source"], edges["target"] = place[edges["source"]], place[edges["target"]]
@@ -165,7 +176,7 @@ class _Parts:
             source=edges["source"].astype(np.int32), target=edges["target"].astype(np.int32), lag=edges["lag"],
             kind=edges["kind"].astype(np.int8), cause=edges["cause"].astype(np.int8), word=edges["word"].astype(np.int32),
             op=edges["op"].astype(np.int32), call=edges["call"].astype(np.int32),
-            key=np.concatenate(none + self._key).astype(np.int32), words=words,
+            key=np.concatenate(none + self._key).astype(np.int32), step=np.concatenate(none + self._step).astype(np.int32), words=words,
             period=rows[:, 0], start=place[rows[:, 1]], end=place[rows[:, 2]], stretch=rows[:, 3],
         )  # fmt: skip
 
@@ -227,6 +238,7 @@ class _Stretch:
     ) -> None:
         self.parts, self.timeline, self.hosts = parts, timeline, hosts
         self.threads, self.places, self.number = threads, places, low
+        parts.begin(len(timeline.launches.start))
         first = timeline.units[0]
         begun, ended = int(first.bounds[low]), int(first.bounds[high])
         self.rows = periods.filter((pl.col("start_ns") < ended) & (pl.col("end_ns") > begun))
@@ -593,7 +605,9 @@ class _Stretch:
             else:
                 continue
             if start[first] == begin:
-                self.parts.add_period(row, int(ops["begin"][mine[first]]), int(last), self.number)
+                self.parts.add_period(
+                    row, int(ops["begin"][mine[first]]), int(last), self.number, mine[first:after]
+                )
 
     # Words.
 

@@ -324,15 +324,17 @@ def _run_ahead(graph: EventGraph, lag: Ints, source: Index) -> int:
     """Let each synchronising call await what the call of the same number in the step before awaited; how many do."""
     waits = np.flatnonzero(graph.kind == WAIT)
     waits = waits[np.argsort(graph.target[waits], kind="stable")]
-    steps = np.searchsorted(np.sort(graph.start), graph.source[waits])
+    order = np.argsort(graph.start)
+    steps = np.searchsorted(graph.start[order], graph.source[waits])
+    stretch = graph.stretch[order][np.maximum(np.arange(len(order) + 1) - 1, 0)].tolist()
     numbers: dict[tuple[int, int], int] = {}
     count: dict[int, int] = {}
     for edge, step in zip(waits.tolist(), steps.tolist(), strict=True):
         number = count[step] = count.get(step, -1) + 1
         numbers[step, number] = edge
     for (step, number), edge in numbers.items():
-        before = numbers.get((step - 1, number))
-        if before is None:
+        before = numbers.get((step - 1, number)) if step else None
+        if before is None or stretch[step - 1] != stretch[step]:
             lag[edge] = DROPPED
         else:
             source[edge] = graph.source[before]
