@@ -105,6 +105,20 @@ def test_without_a_thread_of_the_response_path_a_gate_says_so():
     assert outcome.outcome == "inconclusive" and "no thread that hands responses on" in outcome.message
 
 
+def test_the_executor_sets_the_pace_and_is_not_said_to_keep_up_or_not(tmp_path):
+    """It works in 960 of 1000 us, and hands responses on for 10 of them: no response waits for that."""
+    trace = ranks(1, detokenise_us=100)
+    for number in range(STEPS + 1):
+        begin = 1000 * US * number
+        trace.range(1000, "_handle_responses", begin + 90 * US, begin + 100 * US)
+        trace.range(1000, "_schedule", begin + 100 * US, begin + 960 * US)
+    report = show(Side("one", [Run("run", [reduced(trace, tmp_path)])]))
+    assert {one.range: one.keeps_up_baseline for one in report.response_path} == {
+        "_handle_responses": None,
+        "decode_incrementally": True,
+    }
+
+
 def test_a_range_inside_another_is_not_counted_twice(tmp_path):
     """post-processor 0-300, and decode_incrementally 0-100 inside it: 300 us of one thread."""
     trace = ranks(1, detokenise_us=100)

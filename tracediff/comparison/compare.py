@@ -209,7 +209,9 @@ def compare(
         gc=tables.gc(sides, standardised),
         graphs=tables.graphs(sides, launch),
         threads=threads,
-        response_path=tables.response_path(ranges, threads, (step.baseline_ns, step.candidate_ns)),
+        response_path=tables.response_path(
+            ranges, threads, measured.idle.threads(), (step.baseline_ns, step.candidate_ns)
+        ),
         strata=strata.rows,
         ranks=ranks,
         rank_skew=skews,

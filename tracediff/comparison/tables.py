@@ -473,9 +473,15 @@ _STAGES: tuple[tuple[str, str], ...] = (
 
 
 def response_path(
-    ranges: Sequence[RangeRow], threads: Sequence[ThreadRow], step_ns: Sequence[float]
+    ranges: Sequence[RangeRow],
+    threads: Sequence[ThreadRow],
+    launching: Collection[str],
+    step_ns: Sequence[float],
 ) -> list[ResponseStage]:
-    """Count and host time per step of each stage of the response path; it keeps up while its thread is not busy until its next work."""
+    """Count and host time per step of each stage of the response path; it keeps up while its thread is not busy until its next work.
+
+    A thread that launches sets the pace of the steps itself: nothing is said of it.
+    """
     work = {row.role: row for row in threads}
     rows = []
     for stage, row in ((stage, row) for stage, name in _STAGES for row in ranges if row.range == name):
@@ -484,10 +490,11 @@ def response_path(
             ns = one.ns_per_step if (one := getattr(row, side)) else None
             thread = work.get(row.thread)
             whole = load(thread, side) if thread else None
+            paced = ns is None or row.thread in launching
             fields |= {
                 f"{side}_count": one.count_per_step if one else None,
                 f"{side}_ns": ns,
-                f"keeps_up_{side}": None if ns is None else (whole or ns) < BUSY * step,
+                f"keeps_up_{side}": None if paced else (whole or ns) < BUSY * step,
             }
         if len(step_ns) > 1:
             fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None

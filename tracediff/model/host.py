@@ -66,9 +66,8 @@ class ResponseStage(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ns: float | None
     candidate_ns: float | None = ABSENT
     delta_ns: float | None = ABSENT
-    keeps_up_baseline: (
-        bool | None
-    )  # its thread is busy for less than `tables.BUSY` of the time until its next work
+    # its thread is busy for less than `tables.BUSY` of the time until its next work; None: it launches, and so sets the pace
+    keeps_up_baseline: bool | None
     keeps_up_candidate: bool | None = ABSENT
 
 
