@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from tests.comparing import compare
 from tests.tiny import CAPTURES, bundled
+from tracediff.cli.main import _OBJECTS
 from tracediff.execution.sides import Run, Side
 from tracediff.formats import schema, untrusted
 from tracediff.query import apart
@@ -37,8 +38,8 @@ settings.register_profile("look-further", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tracediff"))
 
 
-# As the command line sets it; and what the tests themselves are made of stays. A tenth of the time went into looking through all that.
-gc.set_threshold(250_000)
+# As the command line does; and what the tests themselves are made of stays. A tenth of the time went into looking through all that.
+gc.set_threshold(_OBJECTS)
 
 
 def pytest_collection_finish():

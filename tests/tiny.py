@@ -61,7 +61,13 @@ def reduced(trace: TraceBuilder, folder: Path, **reading) -> Reduction:
 
 def read(path: Path, **reading) -> Reduction:
     """The reduction of a file; the same read alike is reduced once."""
-    how = Reading(threads=1, **reading)
+    return read_once(path, Reading(threads=1, **reading))
+
+
+def read_once(path: Path, how: Reading, *rest) -> Reduction:
+    """As `reduce_file`, of what was not read so before."""
+    if any(rest) or not path.is_file():
+        return reduce_file(path, how, *rest)
     key = (path.name, hashlib.blake2b(path.read_bytes()).digest(), how)
     if key not in _REDUCED:
         if len(_REDUCED) == MOST:

@@ -41,22 +41,6 @@ async def client(folder, cache, **env):
         yield opened
 
 
-def ask(folder, cache, *questions, **env):
-    """The answers to questions (tool, arguments): an object, or the slug of an error."""
-
-    async def all_of_them():
-        async with client(folder, cache, **env) as opened:
-            return [_said(await opened.call_tool(name, given)) for name, given in questions]
-
-    return anyio.run(all_of_them)
-
-
-def _said(result):
-    (text,) = result.content
-    assert json.loads(text.text) == result.structured_content
-    return result.structured_content["slug"] if result.is_error else result.structured_content
-
-
 def column(rows, name):
     """The cells of a column of rows in an answer."""
     return [row[rows["columns"].index(name)] for row in rows["rows"]]
@@ -75,7 +59,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(runs, tmp_path_factory):
+def found(runs):
     """Answers to one conversation: tool or tool and number -> answer."""
     sides = {"capture": "main", "candidate": "pr"}
     questions = {
@@ -97,20 +81,39 @@ def found(runs, tmp_path_factory):
         "what_if": ("what_if", {"capture": "pr/pr_0.sqlite", "without": ["host_work@_schedule"]}),
         "schema": ("schema", {"table": "op"}),
     }
-    answers = ask(runs, tmp_path_factory.mktemp("cache"), *questions.values())
-    return dict(zip(questions, answers, strict=True))
+    desk = Desk(Folders([runs]), cache=False)
+    said = {name: answer(desk, *question) for name, question in questions.items()}
+    desk.close()
+    assert not any(one.is_error for one in said.values())
+    return {name: one.structured_content for name, one in said.items()}
 
 
 def sides_of_query(sql):
     return {"capture": "main", "candidate": "pr", "sql": sql}
 
 
-def test_the_tools_are_listed_with_what_they_take_and_give(runs, tmp_path):
-    async def listed():
-        async with client(runs, tmp_path) as opened:
-            return (await opened.list_tools()).tools, opened.instructions
+def test_a_client_is_told_the_tools_and_asks_them_and_nothing_is_written_without_the_cache(runs, tmp_path):
+    """What they take and give, an answer as text and as an object, and an error."""
+    before = sorted(runs.rglob("*"))
 
-    tools, said = anyio.run(listed)
+    async def asked():
+        async with client(runs, tmp_path, TRACEDIFF_CACHE="off") as opened:
+            one = await opened.call_tool("show", {"capture": "main/main_0.sqlite"})
+            return (
+                (await opened.list_tools()).tools,
+                opened.instructions,
+                one,
+                await opened.call_tool("rm", {}),
+            )
+
+    tools, said, shown, failed = anyio.run(asked)
+    for one in (shown, failed):
+        (content,) = one.content
+        assert json.loads(content.text) == one.structured_content
+    assert shown.structured_content["result"] == "r1" and not shown.is_error
+    assert failed.structured_content["slug"] == "no-such-tool" and failed.is_error
+    assert sorted(runs.rglob("*")) == before
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
     assert {one.name for one in tools} == set(TOOLS)
     for one in tools:
         assert one.annotations.read_only_hint
@@ -311,14 +314,6 @@ def test_the_server_hears_of_other_questions_while_it_compares(runs, tmp_path):
         return order
 
     assert anyio.run(both) == ["inputs", "compare"]
-
-
-def test_nothing_is_written_without_the_cache(runs, tmp_path):
-    before = sorted(runs.rglob("*"))
-    (shown,) = ask(runs, tmp_path, ("show", {"capture": "main/main_0.sqlite"}), TRACEDIFF_CACHE="off")
-    assert shown["result"] == "r1"
-    assert sorted(runs.rglob("*")) == before
-    assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
 
 
 @pytest.mark.slow

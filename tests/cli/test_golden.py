@@ -27,6 +27,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.builders import BROKEN, TraceBuilder, two_steps
+from tests.cli.test_outputs import bundle
 from tests.report import sample
 from tests.serving import serving
 from tests.tiny import FIXTURES, ROOT, label
@@ -69,6 +70,7 @@ def workspace(tmp_path_factory):
     (folder / "mixed" / "a.sqlite").write_text("no database " * 100)
     (folder / "mixed" / "b.sqlite").write_bytes(b"")
     (folder / "uneven").mkdir()
+    bundle(folder / "bundle", [("baseline", "b1"), ("candidate", "c1"), ("candidate", "c2")])
     # exports in which one thing is missing
     trace = TraceBuilder().process(100).thread(100, 1)
     trace.api(1, "cudaLaunchKernel", 0, 5, corr=1).kernel(1, 10, 20).write(folder / "unlabelled.sqlite")

@@ -21,7 +21,7 @@ KEPT = Reading(threads=1, cached=True)
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path, monkeypatch):
+def where(once, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("TRACEDIFF_CACHE", str(folder))
     return folder

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.comparison.test_ranks import STEPS, US, ranks
-from tests.tiny import ROOT, label, one_gap, plain, reduced, spent
+from tests.tiny import ROOT, label, one_gap, plain, read, reduced, spent
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError
 from tracediff.execution import cache
@@ -26,6 +26,7 @@ from tracediff.formats.selection import (
 )
 from tracediff.model import CATEGORIES
 
+pytestmark = pytest.mark.usefixtures("once")
 S = 10**9
 
 
@@ -135,7 +136,7 @@ def test_a_rank_keeps_its_number_and_its_own_host_time(tmp_path):
 )  # fmt: skip
 def test_kept_periods_of_a_real_capture_are_those_of_the_whole(only, tmp_path):
     path = plain("tp2_a1", tmp_path)
-    whole = reduce_file(path, Reading(threads=1))
+    whole = read(path)
     if only == "half":
         middle = int(whole.periods["start_ns"].median())
         only = Selection(window=(middle, ENDLESS), ranks=((0, 0),))

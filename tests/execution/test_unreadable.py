@@ -18,6 +18,9 @@ from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 
 
+pytestmark = pytest.mark.usefixtures("once")
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "side").mkdir()
