@@ -162,23 +162,6 @@ def test_latencies_of_one_side_are_an_error_before_any_trace_is_read():
     assert caught.value.slug == "with-one-side"
 
 
-def test_profiles_of_nsight_compute(tmp_path):
-    """The command's result, with rows that name kernels of the step's table; one side alone is refused."""
-    trace = serving(steps=6, kernel_name="quantize").write(tmp_path / "a.sqlite")
-    pair = [ROOT / "fixtures" / "ncu" / f"quant_{name}.csv" for name in ("scalar132", "vec1056")]
-    given = [f"baseline={pair[0]}", f"candidate={pair[1]}"]
-    result = tracediff.compare(trace, trace, beside=given, cache=False)
-    assert result.ncu_rows["change"].to_list() == ["faster"]
-    assert "grid 132 -> 1,056 blocks" in result.ncu_rows["sentence"][0]
-    out = tmp_path / "command.json"
-    words = ["compare", trace, trace, "--with", given[0], "--with", given[1], "--json", out, "-q"]
-    command(*words)
-    assert decode(out.read_bytes()) == result.result
-    with pytest.raises(tracediff.TracediffError) as error:
-        tracediff.compare(trace, trace, beside=given[0])
-    assert error.value.slug == "with-one-side"
-
-
 def test_every_table_by_name_and_as_a_property(comparison):
     assert comparison.tables == names(Result)
     for name in comparison.tables:

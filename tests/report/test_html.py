@@ -312,7 +312,9 @@ def test_raw_means_are_said_to_be_raw() -> None:
     whole = sample.full()
     mixed = msgspec.structs.replace(whole.findings[0], cause="batch_mix")
     page = render_html(msgspec.structs.replace(whole, findings=[mixed]))
-    assert page.count("<span>means as recorded ") == 1 and "<span>means as recorded " not in render_html(whole)
+    assert page.count("<span>means as recorded ") == 1 and "<span>means as recorded " not in render_html(
+        whole
+    )
 
 
 def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:

@@ -288,7 +288,10 @@ def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
     assert f"\n\n{reason}\n\n" in render_markdown(
         msgspec.structs.replace(sample.minimal(), verdict_reason=reason)
     )
-    assert "Typical: mean without the shortest and the longest quarter of the steps; 5 + 5 runs" in render_markdown(sample.full())
+    assert (
+        "Typical: mean without the shortest and the longest quarter of the steps; 5 + 5 runs"
+        in render_markdown(sample.full())
+    )
 
 
 def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:

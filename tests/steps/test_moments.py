@@ -1,4 +1,4 @@
-"""The moment of a finding: its query adds up to what the accounting has of the cause in that step, by hand and on real pairs."""
+"""The moment of a finding: its query adds up to what the accounting has of the cause in that step, by hand and on the pairs whose timelines are beside."""
 
 from __future__ import annotations
 
