@@ -584,6 +584,20 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     assert title(same) == "slower flash + lean -> fmha and 1 more kernel"  # 16 are the first kernel's
 
 
+def test_mean_counts_that_differ_by_less_than_a_hundredth_are_one() -> None:
+    """35.97 and 36.23 launches in a mean step differ by 0.7 %, as steps are cut; 149 and 148 kernels differ by one."""
+    one = finding("kernel_time", 574.0, where={"kernels": m.Kernels(("relu",), ("relu_2",))})
+    facts = m.FindingFacts(baseline_mean_ns=10_000.0, candidate_mean_ns=25_870.0)
+    said = []
+    for before, after in ((35.97, 36.23), (149.0, 148.0)):
+        counts = m.FindingEvidence("", [], count_baseline=before, count_candidate=after)
+        said.append(title(msgspec.structs.replace(one, facts=facts, evidence=counts)))
+    assert [text.rpartition(": ")[2] for text in said] == [
+        "10.00 -> 25.87 us each, 36.10 per mean step",
+        "10.00 -> 25.87 us each, 149 -> 148 per step",
+    ]
+
+
 def test_gemms_that_are_launched_more_often_are_some_of_those_of_a_step() -> None:
     """Of 75 GEMMs of a step 7 became 240; the others are in another count."""
     facts = m.FindingFacts(match="template")

@@ -15,7 +15,7 @@ import msgspec
 from tracediff.formats.unpack import stem
 from tracediff.kernels.names import GROUPS, category, collective
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
-from tracediff.model.causes import ALONE_NS
+from tracediff.model.causes import ALONE_NS, SURELY
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import IdleCause, StepPlace
 from tracediff.report.amounts import NAME, NAMED
@@ -310,8 +310,14 @@ def _both(fact: CallFact) -> dict[str, str]:
 
 
 def _counts(finding: Finding) -> dict[str, str]:
-    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-    return {"before": _count(before or 0.0), "after": _count(after or 0.0)}
+    """How many there are per step on both sides; of a cause of time, means that differ by less than is ever sure are one."""
+    before, after = float(finding.evidence.count_baseline or 0), float(finding.evidence.count_candidate or 0)
+    cut = finding.cause in ("kernel_time", "memcpy", "comm") and not (
+        before.is_integer() and after.is_integer()
+    )
+    if cut and abs(after - before) < SURELY * before:
+        before = after = (before + after) / 2
+    return {"before": _count(before), "after": _count(after)}
 
 
 def _other_memory(finding: Finding, kernel: str) -> str:
