@@ -17,7 +17,6 @@ from tracediff.execution.sides import Reading, steps_table
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 
-
 pytestmark = pytest.mark.usefixtures("once")
 
 
