@@ -489,12 +489,11 @@ def response_path(
         for side, step in zip(SIDES, step_ns, strict=False):
             ns = one.ns_per_step if (one := getattr(row, side)) else None
             thread = work.get(row.thread)
-            whole = load(thread, side) if thread else None
-            paced = ns is None or row.thread in launching
+            done = (load(thread, side) if thread and ns is not None else None) or ns
             fields |= {
                 f"{side}_count": one.count_per_step if one else None,
                 f"{side}_ns": ns,
-                f"keeps_up_{side}": None if paced else (whole or ns) < BUSY * step,
+                f"keeps_up_{side}": None if done is None or row.thread in launching else done < BUSY * step,
             }
         if len(step_ns) > 1:
             fields["delta_ns"] = row.delta_ns if row.baseline and row.candidate else None
