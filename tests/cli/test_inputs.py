@@ -25,13 +25,17 @@ SECRETS = ("hunter2", "node17", "somebody", "/home/somebody/run.sh", "API_TOKEN"
 
 
 def said(*paths, status=0):
-    """The inputs of `--json`, and the text, of which the exit status must be the same."""
-    words = [str(path) for path in paths]
-    done = CliRunner().invoke(cli, ["inputs", *words, "--json"], catch_exceptions=False)
+    """The inputs of `--json`."""
+    done = CliRunner().invoke(cli, ["inputs", *map(str, paths), "--json"], catch_exceptions=False)
     assert done.exit_code == status, done.output
-    text = CliRunner().invoke(cli, ["inputs", *words], catch_exceptions=False)
+    return json.loads(done.stdout)["inputs"]
+
+
+def told(*paths, status=0):
+    """The same, and the text."""
+    text = CliRunner().invoke(cli, ["inputs", *map(str, paths)], catch_exceptions=False)
     assert text.exit_code == status
-    return json.loads(done.stdout)["inputs"], text.stdout
+    return said(*paths, status=status), text.stdout
 
 
 def traces(one):
@@ -44,7 +48,7 @@ def answers(one):
 
 @pytest.mark.parametrize("name", ["graph_a1", "eager_a1", "tp2_a1"])
 def test_counts_are_those_of_the_loader(name, tmp_path):
-    (one,), _ = said(CAPTURES[name])
+    (one,) = said(CAPTURES[name])
     capture = load_capture(CAPTURES[name], tmp_path)
     found = traces(one)
     want = {
@@ -71,7 +75,7 @@ def test_counts_are_those_of_the_loader(name, tmp_path):
 
 
 def test_a_tiny_trace_by_hand(tmp_path):
-    (one,), text = said(one_gap().write(tmp_path / "run.sqlite"))
+    (one,), text = told(one_gap().write(tmp_path / "run.sqlite"))
     found = traces(one)
     assert (one["kind"], one["title"]) == ("sqlite", "an export of Nsight Systems (SQLite)")
     assert (found["kernels"]["count"], found["CUDA calls"]["count"], found["NVTX ranges"]["count"]) == (
@@ -98,15 +102,15 @@ def test_rows_of_tables_whose_column_is_the_row_number(tmp_path):
         db.execute("CREATE TABLE ENUM_ODD (id INTEGER PRIMARY KEY, name TEXT)")
         db.execute("INSERT INTO ENUM_ODD VALUES (1, 'a'), (2147483648, 'b')")
     db.close()
-    (one,), _ = said(path)
+    (one,) = said(path)
     assert {table["name"]: table["rows"] for table in one["contents"]["tables"]}["ENUM_ODD"] == 2
 
 
 def test_a_folder_of_tables_says_what_its_sqlite_says(tmp_path):
     trace = two_steps()
     export = trace.write(tmp_path / "run.sqlite")
-    (one,), _ = said(export)
-    (other,), _ = said(to_folder(export, tmp_path / "tables"))
+    (one,) = said(export)
+    (other,) = said(to_folder(export, tmp_path / "tables"))
     assert other["kind"] == "parquetdir"
     left_out = ("tables", "graph_mode")  # META_DATA_CAPTURE is not written there
     a, b = ({k: v for k, v in x["contents"].items() if k not in left_out} for x in (one, other))
@@ -118,7 +122,7 @@ def test_a_folder_of_tables_says_what_its_sqlite_says(tmp_path):
 def test_graphs_traced_as_a_whole(tmp_path):
     trace = one_gap()
     trace.api(1, "cudaGraphLaunch", 870, 880, corr=9)
-    (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
+    (one,) = said(trace.write(tmp_path / "run.sqlite"))
     answer = answers(one)["kernels inside CUDA graphs"]
     assert (answer["yes"], answer["reason"]) == (False, "1 launch without nodes: --cuda-graph-trace=node")
 
@@ -129,7 +133,7 @@ def test_a_capture_of_the_host_alone(tmp_path):
     trace = TraceBuilder().process(7).thread(7, 1)
     for number in range(4):
         trace.range(1, label(number), 1000 * number, 1000 * number + 900)
-    (one,), _ = said(trace.write(tmp_path / "run.sqlite"))
+    (one,) = said(trace.write(tmp_path / "run.sqlite"))
     assert not answers(one)["time per step, closed accounting"]["yes"]
     assert answers(one)["host time by CUDA call and NVTX range"]["yes"]
     assert (
@@ -151,7 +155,7 @@ KNOWN = {
 
 @pytest.mark.parametrize(("path", "kind"), KNOWN.items())
 def test_bundled_files(path, kind):
-    (one,), text = said(FIXTURES.parent / path)
+    (one,), text = told(FIXTURES.parent / path)
     assert (one["kind"], one["known"]) == (kind, True)
     assert one["facts"] or one["contents"]
     assert one["title"] in " ".join(text.split())
@@ -165,7 +169,7 @@ def test_every_fixture_is_known(folder):
              if path.is_file() and path.suffix not in (".md", ".toml", ".py", ".sh") and not path.stem.endswith("_source")]  # fmt: skip
     if not files:
         pytest.skip("no such fixtures")
-    found, _ = said(*files)
+    found, _ = told(*files)
     assert [one["name"] for one in found if not one["known"]] == []
     if folder in ("trtexec", "latencies"):
         assert {one["kind"] for one in found} == {folder}
@@ -174,7 +178,7 @@ def test_every_fixture_is_known(folder):
 def test_a_folder_tells_its_runs_and_ranks(tmp_path):
     for name in ("a_rank0", "a_rank1", "b_rank0", "b_rank1"):
         one_gap().write(tmp_path / f"{name}.sqlite")
-    (one,), _ = said(tmp_path)
+    (one,) = said(tmp_path)
     assert one["facts"] == ["2 runs", "2 of 2 ranks"]
     assert [member["name"] for member in one["members"]] == [
         "a_rank0.sqlite", "a_rank1.sqlite", "b_rank0.sqlite", "b_rank1.sqlite",
@@ -192,7 +196,7 @@ def test_results_are_known(command, tmp_path):
     ]
     done = CliRunner().invoke(cli, [*words, "--json", str(out)])
     assert out.is_file(), done.output
-    (one,), _ = said(out)
+    (one,) = said(out)
     assert one["kind"] == {"compare": "result", "show": "show-result"}[command]
     assert one["next"] == f"tracediff report {out}"
 
@@ -201,7 +205,7 @@ def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
     monkeypatch.setattr("tracediff.trace.identify.find_nsys", lambda: None)
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0\0" + b"\0" * 100)
-    (one,), _ = said(path)
+    (one,) = said(path)
     assert one["facts"][0] == "recorded by nsys 2023.4.4.54"
     assert (one["kind"], one["known"]) == ("nsys-report", True)
 
@@ -224,7 +228,7 @@ def test_broken_exports(name, tmp_path):
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_schemas_of_every_year(schema, tmp_path):
-    (one,), _ = said(two_steps(schema).write(tmp_path / "run.sqlite"))
+    (one,) = said(two_steps(schema).write(tmp_path / "run.sqlite"))
     assert traces(one)["kernels"]["count"] == 3  # one a label, three labels for two whole steps
 
 
@@ -235,7 +239,7 @@ def test_several_files_are_each_said(tmp_path):
     (tmp_path / "half.sqlite.xz").write_bytes(lzma.compress(good.read_bytes())[:900])
     (tmp_path / "half.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 99999)[:40])
     names = ["run.sqlite", "empty.sqlite", "noise.bin", "half.sqlite.xz", "half.json.gz", "gone.sqlite"]
-    found, _ = said(*(tmp_path / name for name in names), status=1)
+    found, _ = told(*(tmp_path / name for name in names), status=1)
     assert [one["name"] for one in found] == names
     slugs = [one["problem"] and one["problem"]["slug"] for one in found]
     assert slugs == [None, "empty-file", "unknown-input", "bad-xz", "truncated", "not-a-file"]
@@ -277,7 +281,7 @@ def test_names_that_would_move_a_terminal(tmp_path):
     with sqlite3.connect(export) as db:
         db.execute("UPDATE TARGET_INFO_GPU SET name = '\x1b[31mGPU\x07'")
     db.close()
-    _, text = said(export)
+    _, text = told(export)
     assert "\x1b" not in text
     assert "\x07" not in text
 
@@ -298,10 +302,10 @@ def test_the_next_command_names_the_path_as_it_was_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my runs").mkdir()
     one_gap().write(tmp_path / "my runs" / "a.sqlite")
-    (folder,), _ = said("my runs")
+    (folder,) = said("my runs")
     assert folder["next"].startswith("tracediff compare 'my runs' CANDIDATE")
     assert folder["members"][0]["next"].startswith("tracediff show 'my runs/a.sqlite'; ")
-    (labelled,), _ = said("main=my runs/a.sqlite")
+    (labelled,) = said("main=my runs/a.sqlite")
     assert labelled["name"] == "a.sqlite"
     assert labelled["next"].startswith("tracediff show 'my runs/a.sqlite'; ")
 
@@ -309,7 +313,7 @@ def test_the_next_command_names_the_path_as_it_was_given(tmp_path, monkeypatch):
 @pytest.mark.parametrize("folder", ["trtexec", "latencies/same_1", "ncu", "kpi"])
 def test_folders_of_other_files_say_what_they_hold(folder):
     path = FIXTURES / folder
-    (one,), _ = said(path)
+    (one,) = said(path)
     assert one["problem"] is None
     assert one["bytes"] == sum(member["bytes"] for member in one["members"]) > 0
     nexts = one["next"] or one["members"][0]["next"]
@@ -322,7 +326,7 @@ def test_folders_of_other_files_say_what_they_hold(folder):
 
 def test_a_bundle_has_the_bytes_of_its_files():
     folder = FIXTURES / "bundles" / "aa"
-    (one,), _ = said(folder)
+    (one,) = said(folder)
     assert one["bytes"] == sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) > 0
 
 
@@ -336,7 +340,7 @@ UNREADABLE = {
 def test_what_the_loader_refuses_has_no_next_command(name, tmp_path):
     text, slug = UNREADABLE[name]
     (tmp_path / name).write_text(text)
-    (one,), _ = said(tmp_path / name, status=1)
+    (one,) = said(tmp_path / name, status=1)
     assert (one["problem"]["slug"], one["next"]) == (slug, "")
 
 
@@ -354,20 +358,20 @@ ASKED = {
 def test_latencies_that_need_an_option_say_so(name, tmp_path):
     text, option = ASKED[name]
     (tmp_path / name).write_text(text)
-    (one,), _ = said(tmp_path / name)
+    (one,) = said(tmp_path / name)
     assert one["kind"] == "latencies"
     assert one["next"] == f"tracediff compare {tmp_path / name}{option} CANDIDATE"
 
 
 def test_no_flag_is_named_for_graphs_that_were_never_launched():
-    (one,), _ = said(FIXTURES / "torch" / "nsys_eager_base.sqlite.xz")
+    (one,) = said(FIXTURES / "torch" / "nsys_eager_base.sqlite.xz")
     inside = answers(one)["kernels inside CUDA graphs"]
     assert (inside["yes"], inside["reason"]) == (False, "no graph was launched")
     assert traces(one)["kernels inside CUDA graphs"]["flag"] == ""
 
 
 def test_the_recorder_is_said_once():
-    _, text = said(FIXTURES / "torch" / "loop_a.json.gz")
+    _, text = told(FIXTURES / "torch" / "loop_a.json.gz")
     assert "recorded by torch.profiler CUPTI 130001;" in " ".join(text.split())
 
 

