@@ -35,11 +35,11 @@ def test_runs_are_dealt_out_once():
     assert splits(5, (2, 3), 4) == splits(5, (2, 3), 99)[:4]
 
 
-@pytest.mark.parametrize("ways", [slice(4), pytest.param(slice(4, 10), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ways", [slice(2), pytest.param(slice(2, 10), marks=pytest.mark.slow)])
 def test_nothing_sure_of_one_program(baseline, ways):
     """All ten ways to deal five runs out to two and three."""
     said = {split: statements(compared(baseline, split)) for split in splits(5, (2, 3), 10)[ways]}
-    assert len(said) in (4, 6)
+    assert len(said) in (2, 8)
     assert [one for found in said.values() for one in found] == []
 
 
