@@ -102,6 +102,27 @@ def test_captures_of_more_of_the_same_work_are_compared_by_round_and_launch(base
     assert found["copy_out"].per_launch is None
 
 
+def test_rounds_tell_streams_and_the_calls_that_one_side_alone_makes(tmp_path):
+    """100 and 200 launches of gemm, on one stream and on two; cudaMalloc after every tenth round of one side: 0.1 of a round. A call in 1 of 40: no."""
+    sides = []
+    for name, many, streams in (("one", 100, 1), ("two", 200, 2)):
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(many):
+            now = 50 * US * number
+            trace.api(1, "cudaLaunchKernel", now, now + US, corr=number + 1)
+            trace.kernel(number + 1, now + 2 * US, now + 12 * US, name="gemm", stream=7 + number % streams)
+            if streams == 2 and number % 10 == 0:
+                trace.api(1, "cudaMalloc", now + 20 * US, now + 22 * US)
+            if streams == 2 and number % 40 == 0:
+                trace.api(1, "cudaMemGetInfo", now + 24 * US, now + 26 * US)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name, whole_capture=True)])]))
+    found = compare(*sides)
+    assert found.verdict_facts.rung.kind == "rounds"
+    rows = [(one.kind, one.name, one.baseline, one.candidate) for one in found.structure]
+    assert rows == [("allocations", "cudaMalloc", 0, 0.1), ("streams", "", 1, 2)]
+
+
 def test_captures_of_different_amounts_of_work_are_named(tmp_path):
     """Three kernels of equal time, launched as often, 1.5 times and 2.2 times as often: no ratio is that of the work."""
     sides = [

@@ -51,6 +51,8 @@ _SIZED = (
     "messages",
 )  # of as many other bytes tell; where there are more or fewer messages, so are kernels
 _RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
+_MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
+_FEW = 0.05  # of a round, each of which is a part of a step
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
 _FUNCTIONS = (
@@ -146,10 +148,10 @@ def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
     table = (
         pl.concat(found).group_by("kind", "item").agg(pl.col("count", "bytes").sum())
     )  # several are one item
-    if frame.rounds:  # of a whole capture, what a round of it has
-        table = table.with_columns(
-            (pl.col("count", "bytes") / pl.Series(units[table["kind"].to_numpy()])).round(_DIGITS)
-        )
+    if frame.rounds:  # of a whole capture, what a round of it has; streams are as many in any part of it
+        shared = pl.col("item").is_in([at for one, at in number.items() if one.kind == "streams"])
+        of_round = (pl.col("count", "bytes") / pl.Series(units[table["kind"].to_numpy()])).round(_DIGITS)
+        table = table.with_columns(pl.when(shared).then(pl.col("count", "bytes")).otherwise(of_round))
     return list(number), Counted(kinds, table)
 
 
@@ -327,15 +329,18 @@ def _same_work(items: list[_Item], held: Held) -> bool:
 def _material(frame: Frame, items: list[_Item], held: Held) -> npt.NDArray[np.bool_]:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
 
-    Of rounds, what most of them have more or less of.
+    Of rounds, what most of them have more or less of, or calls that one side alone makes, in more than a few of them.
 
     All kernels together: where some kernel did.
     """
     change = np.abs(held.after - held.before)
     large = change >= LITTLE * np.maximum(held.before, held.after)
-    large &= change >= (MOSTLY if frame.rounds else 0.0)
     kind = np.array([item.kind for item in items])
-    large &= ~np.isin(kind, _RATES) | (change >= LEAST)
+    rounds = min(frame.rounds, default=1.0)
+    if frame.rounds:
+        alone = np.isin(kind, _MADE) & (np.minimum(held.before, held.after) == 0)
+        large &= (change >= MOSTLY) | (alone & (change >= _FEW) & (change * rounds >= CERTAIN))
+    large &= ~np.isin(kind, _RATES) | (change * rounds >= LEAST)
     return np.asarray(
         large | (np.isin(kind, ("kernels", "launched")) & (large & held.differs)[kind == "kernel"].any())
     )
