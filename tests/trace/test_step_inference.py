@@ -164,6 +164,47 @@ def test_each_process_by_itself(tmp_path):
     assert reduction.periods["rank"].value_counts().sort("rank").rows() == [(0, 7), (1, 11)]
 
 
+def loops(*, handed_on: bool, threads: int = 3) -> TraceBuilder:
+    """Threads with a loop each: 10 kernels, a copy to the host, a wait, in 3000 ns; the next thread begins 1000 ns later, or after the wait.
+
+    The first thread does 8 steps, every further one two steps more.
+    """
+    trace = TraceBuilder().process(100).device(0)
+    corr = 0
+    for nth in range(threads):
+        trace.thread(100, nth + 1)
+        for step in range(8 + 2 * nth):
+            begin = 3000 * (step * threads + nth) if handed_on else 3000 * step + 1000 * nth
+            for index in range(11):
+                corr += 1
+                at = begin + 200 * index
+                trace.api(
+                    nth + 1, "cudaLaunchKernel" if index < 10 else "cudaMemcpyAsync", at, at + 20, corr=corr
+                )
+                if index < 10:
+                    trace.kernel(corr, at + 50, at + 200, name=f"layer {index % 5}", stream=nth + 1)
+                else:
+                    trace.memcpy(corr, at + 50, at + 90, kind="DtoH", bytes=64, stream=nth + 1)
+            trace.api(nth + 1, "cudaStreamSynchronize", begin + 2300, begin + 2700)
+    return trace
+
+
+def test_threads_that_loop_beside_one_another_are_cut_by_the_one_in_the_middle(tmp_path):
+    """8, 10 and 12 steps of 3000 ns: those of the second thread, from its first kernel at 1050 on."""
+    reduction = reduced(loops(handed_on=False), tmp_path)
+    found = reduction.periods.select("start_ns", "end_ns").rows()
+    assert found == [(3000 * step + 1050, 3000 * step + 4050) for step in range(9)]
+    (note,) = [one for one in reduction.warnings if one.slug == "steps-inferred"]
+    assert "9 steps of about 11 launching calls" in note.message
+    assert "of one of 3 threads that launch and wait by themselves" in note.message
+
+
+def test_steps_that_threads_hand_on_to_one_another_are_one_loop(tmp_path):
+    """8 steps of each of two threads in turns, then two more of the second, after a pause of one step each."""
+    reduction = reduced(loops(handed_on=True, threads=2), tmp_path)
+    assert reduction.periods["start_ns"].to_list()[:15] == [3000 * step + 50 for step in range(15)]
+
+
 # --- against the labels of real captures
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -701,7 +702,8 @@ class Inference(msgspec.Struct, frozen=True):
 
 class _Process(msgspec.Struct, frozen=True):
     pid: int
-    tid: int  # the thread that launches most ops
+    tid: int  # the thread that launches most ops, or the one whose loop is cut
+    loops: int  # threads that launch and wait by themselves, beside one another; 1: what all threads launched is one loop
     launched: Launched
     ops: int
     missing: float  # share of its ops whose launch was not recorded
@@ -849,30 +851,62 @@ def _process(
     all_ops: dict[int, int],
 ) -> _Process:
     pid = int(part["pid"][0])
+    ops = int(part["ops"].sum())
+    missing = 1 - ops / max(all_ops.get(pid, 0), 1)
+    tids, number = np.unique(part["tid"], return_inverse=True)
+    main = int(tids[np.argmax(np.bincount(number.reshape(-1), weights=part["ops"]))])
+    mine, blocking = np.asarray(waits["pid"]) == pid, part["waits"].astype(np.bool_)
+    over, waiting = (
+        np.concatenate([np.asarray(waits[name])[mine], part[name][blocking]]) for name in ("end_ns", "tid")
+    )
+    loops = _loops(part, over, waiting, main)
+    if len(loops) > 1:  # the one in the middle: that with most work was the luckiest
+        main = loops[len(loops) // 2]
+        own = part["tid"] == main
+        part, token = {name: values[own] for name, values in part.items()}, token[own]
+        over = over[waiting == main]
     start, end = part["start_ns"].astype(np.int64), part["end_ns"].astype(np.int64)
-    over = np.concatenate([
-        np.asarray(waits["end_ns"], np.int64)[np.asarray(waits["pid"]) == pid], end[part["waits"].astype(np.bool_)]
-    ])  # fmt: skip
     mine = np.asarray(parts["pid"]) == pid
     family = np.asarray(parts["family"], np.int64)[mine]
     inside = np.searchsorted(start, np.asarray(parts["start_ns"], np.int64)[mine])
-    tids, number = np.unique(part["tid"], return_inverse=True)
     # what a graph holds that was recorded as a whole is not known: what repeats is weighed by time then
     closed = bool(part["closed"].any())
     launched = Launched(
         start=start, end=end, token=token, ops=np.diff(start, append=end[-1]) if closed else part["ops"].astype(np.int64),
         kernels=part["kernels"].astype(np.int64),
         graph=part["graph"].astype(np.bool_), reads_back=part["reads_back"].astype(np.bool_),
-        waits=np.searchsorted(start, np.sort(over)).astype(np.int64),
+        waits=np.searchsorted(start, np.sort(over.astype(np.int64))).astype(np.int64),
         anchors={} if closed else anchors,
         repeats=repeated,
     )  # fmt: skip
-    ops = int(part["ops"].sum())
     return _Process(
-        pid, int(tids[np.argmax(np.bincount(number.reshape(-1), weights=part["ops"]))]), launched, ops,
-        1 - ops / max(all_ops.get(pid, 0), 1),
+        pid,
+        main,
+        max(len(loops), 1),
+        launched,
+        ops,
+        missing,
         [np.unique(inside[family == one]) for one in np.unique(family)],
-    )  # fmt: skip
+    )
+
+
+def _loops(part: dict[str, npt.NDArray[Any]], over: Ints, waiting: Ints, main: int) -> list[int]:
+    """The threads of a process that run loops of their own, beside one another, least work first; [] where there is one loop.
+
+    `over`, `waiting`: the end of each wait and its thread. They wait by themselves, and launch at least half as much as the `main` one. Most
+    changes from one of them to another come in the middle of its work, not after it waited: steps that threads hand on are one loop.
+    """
+    tid, start = part["tid"], part["start_ns"]
+    work = {one: int(part["ops"][tid == one].sum()) for one in np.unique(waiting).tolist()}
+    loops = sorted(
+        (one for one, ops in work.items() if 2 * ops >= work.get(main, math.inf)), key=work.__getitem__
+    )
+    at = np.flatnonzero((tid[1:] != tid[:-1]) & np.isin(tid[1:], loops) & np.isin(tid[:-1], loops))
+    waited = 0
+    for one in loops:
+        ends, left = np.sort(over[waiting == one]), at[tid[at] == one]
+        waited += int((np.searchsorted(ends, start[left + 1]) > np.searchsorted(ends, start[left])).sum())
+    return loops if len(at) >= MIN_SEGMENTS and 2 * waited < len(at) else []
 
 
 # --- what is said
@@ -938,6 +972,11 @@ def _note(
             (f"process {process.pid}: " if len(found) > 1 else "")
             + f"{len(one.steps) - 1} steps of about {level.launches} launching calls, each from where {BEGINS[level.event]}"
             + (f" ({level.producer})" if level.producer else "")
+            + (
+                f", of one of {process.loops} threads that launch and wait by themselves"
+                if process.loops > 1
+                else ""
+            )
             + f" (confidence {one.confidence:.2f})"
         )
     several = {number for process, one in found if (number := _blocks(process, one)) > 1}
