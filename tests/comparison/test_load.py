@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.builders import TraceBuilder
+from tests.comparing import compare as compare_sides
 from tests.judging import judge
 from tests.serving import serving
+from tests.tiny import reduced
 from tracediff import compare
 from tracediff.comparison.gates import parse_gate
+from tracediff.execution.sides import Run, Side
 from tracediff.report.first import headline
 
 
@@ -28,6 +32,37 @@ def test_eight_times_the_requests_explain_a_step_of_twice_the_time(batch, verdic
         assert "other work: 2 -> 16 requests and tokens per generation step" in headline(found).text
     else:
         assert found.verdict_facts.load is None
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(448, True), (66, False)])
+def test_other_work_of_a_phase_that_is_not_the_first_is_told(tokens, told, tmp_path):
+    """Every second step has a context of 64 tokens, or of others: 64 + 4 and 448 + 4; of 66 it is little more."""
+    sides = []
+    for name, count, us in (("a", 64, 400), ("b", tokens, 480)):
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(41):
+            mixed = number % 2
+            took = us if mixed else 100
+            text = (
+                f"[Executor] _forward_step {number}: {mixed} ctx reqs, {count * mixed} ctx tokens, 4 gen reqs"
+            )
+            trace.range(1, text, now, now + 5_000)
+            trace.api(1, "cudaLaunchKernel", now, now + 4_000, corr=number + 1)
+            # other shapes of the prompt's kernels, so that no workload is that of the other side
+            trace.kernel(
+                number + 1, now + 5_000, now + took * 1_000, name="gemm", grid=(1 + count * mixed, 1, 1)
+            )
+            now += took * 1_000 + number % 3 * 500
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name)])]))
+    found = compare_sides(*sides)
+    load = found.verdict_facts.load
+    assert (load and (round(load.baseline), round(load.candidate), load.phase)) == (
+        (68, 452, "mixed") if told else None
+    )
+    assert (
+        "he steps did other work: 68 -> 452 requests and tokens per mixed step" in found.headline.why
+    ) == told
 
 
 def test_more_time_than_the_load_explains_is_a_change(tmp_path):

@@ -460,7 +460,7 @@ def test_sides_that_cannot_be_compared_still_show_both_figures() -> None:
 
 
 def test_other_batches_are_named_before_causes() -> None:
-    facts = m.VerdictFacts("scatter", "generation", load=m.Load(4_096.0, 8_192.0))
+    facts = m.VerdictFacts("scatter", "generation", load=m.Load(4_096.0, 8_192.0, "generation"))
     one = result("inconclusive", seen(1_000, 1_600, 8, WORK), WORK, verdict_facts=facts)
     assert headline(one).why == (
         "The steps did other work: 4,096 -> 8,192 requests and tokens per generation step;"

@@ -27,7 +27,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, gr
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.stats.tests import LITTLE, MOSTLY, PERMUTE
+from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, PERMUTE
 from tracediff.stats.workload import (
     Bools,
     Steps,
@@ -76,6 +76,9 @@ class PhaseSteps(msgspec.Struct, frozen=True, dict=True):
     steps: tuple[int, ...] = ()  # that are compared, a side
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
+    )
+    loads_apart: bool = (
+        False  # three quarters of the steps of one side have more of them than as many of the other
     )
 
     @cached_property
@@ -447,8 +450,25 @@ def _phase(
         repeated=repeated,
         steady=_steady(every, typical & (side < 2), options["ops"]),
         load=_load(frame, every, typical_weight, options["requests"]) if len(sides) > 1 else None,
+        loads_apart=_apart(frame, typical_weight),
     )
     return found, notes
+
+
+def _apart(frame: Frame, typical: Floats) -> bool:
+    """Whether the generation requests and context tokens of the sides' typical steps lie apart, but for a quarter of each."""
+    counts, side = _counts(frame), frame.steps["side"].to_numpy()
+    mine = [counts[(typical > 0) & (side == one)] for one in (0, 1)]
+    if not all(map(len, mine)):
+        return False
+    low, high = sorted((np.quantile(one, (1 - NEARLY, NEARLY)) for one in mine), key=tuple)
+    return bool(low[1] < high[0])
+
+
+def _counts(frame: Frame) -> Ints:
+    """Generation requests and context tokens of each step."""
+    words = pl.col("gen_reqs", "ctx_tokens").fill_null(0)
+    return frame.steps.select(words).sum_horizontal().to_numpy()
 
 
 def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[float, float] | None:
@@ -456,7 +476,7 @@ def _load(frame: Frame, every: Steps, typical: Floats, requests: Ints) -> tuple[
     compared = (typical > 0) & (every.side < 2)
     if min(shared(every, compared, requests)) >= MOSTLY:
         return None
-    counts = frame.steps.select(pl.col("gen_reqs", "ctx_tokens").fill_null(0)).sum_horizontal().to_numpy()
+    counts = _counts(frame)
     one, other = (float((typical * counts)[compared & (every.side == side)].sum()) for side in (0, 1))
     return (one, other) if one and other and one != other else None
 

@@ -231,11 +231,16 @@ def _decided(
     quiet = all(verdicts[one.steps.phase]["typical"] == "no_change" and _quiet(one) for one in phases)
     if _same(measured.whole) or quiet:
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
-    load = phases[0].steps.load if load_explains(phases[0]) else None
-    basis: Literal["rare", "scatter"] = "rare" if phases[0].rare else "scatter"
-    return "inconclusive", VerdictFacts(
-        basis, main, host=host, moved=moved, load=Load(*load) if load else None
+    load = next(
+        (
+            Load(*one.steps.load, one.steps.phase)
+            for one in phases
+            if one.steps.load and load_explains(one) and (one is phases[0] or one.steps.loads_apart)
+        ),
+        None,
     )
+    basis: Literal["rare", "scatter"] = "rare" if phases[0].rare else "scatter"
+    return "inconclusive", VerdictFacts(basis, main, host=host, moved=moved, load=load)
 
 
 Spoken: TypeAlias = Mapping[str, Literal["typical", "mean"]]  # phase -> the step that is spoken of

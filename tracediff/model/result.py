@@ -361,6 +361,7 @@ class Load(msgspec.Struct, frozen=True):
 
     baseline: float
     candidate: float
+    phase: str
 
 
 class Rung(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -248,9 +248,6 @@ def why(result: Result) -> str:
     if facts.basis == "checks":  # what differs may be the recording
         return ""
     said, unsure = [], []
-    if facts.load is not None:
-        before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
-        said.append(say("load", before=before, after=after, step=step_of(result, observed.phase)))
     prose = words.page_unit(result)
     parts = _alike(
         [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
@@ -274,6 +271,11 @@ def why(result: Result) -> str:
             unsure.append(say("timed", what=cause, change=change))
         else:
             said.append(say(pattern, change=change, cause=cause, rank=rank))
+    if facts.load is not None:
+        before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
+        load = say("load", before=before, after=after, step=step_of(result, facts.load.phase))
+        # what explains the step of the sentence comes before its causes
+        said.insert(0 if facts.load.phase == observed.phase else len(said), load)
     if unsure:
         said.append(say("unsure", parts=", ".join(unsure)))
     if not said and result.verdict in words.MOVED:

@@ -45,7 +45,7 @@ PATTERNS: dict[str, str] = {
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
     "on_thread": "{cause} on {thread}",
-    "load": "The steps did other work: {before} -> {after} requests and tokens per {step}",
+    "load": "the steps did other work: {before} -> {after} requests and tokens per {step}",
     "none": "No single cause holds a tenth of it",
     # By count.
     "counts": "By count: {counts}.",
