@@ -12,6 +12,7 @@ from tests.comparing import compare
 from tests.serving import serving
 from tests.steps.test_timelines import PAIRS, column, result_of
 from tests.tiny import FIXTURES, label, one_gap, reduced
+from tracediff import compare as compare_files
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
 from tracediff.comparison.moments import Span, middle
 from tracediff.execution.run import reduce_sides
@@ -19,6 +20,8 @@ from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
 from tracediff.query.tables import Tables
+
+US, MS = 1_000, 1_000_000
 
 
 def answers(path: Path, *questions: str) -> list[pl.DataFrame]:
@@ -197,3 +200,23 @@ def test_the_moment_is_the_piece_at_which_half_of_the_time_lies_in_longer_ones()
     assert middle([Span(0, 3), Span(10, 14), Span(20, 23), Span(30, 33)]) == Span(0, 3)
     assert middle([Span(0, 3), Span(10, 20), Span(30, 33)]) == Span(10, 20)  # 10 of 16
     assert middle([]) is None
+
+
+def test_a_side_whose_gpu_is_never_idle_has_no_moment_of_a_wait(tmp_path) -> None:
+    """One kernel of 1000 us after the other, the next launched long before it; on the other side each is launched 300 us late."""
+    sides = []
+    for name, late in (("busy", 0), ("late", 300 * US)):
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(13):
+            begin = number * (MS + late)
+            trace.range(1, label(number), begin, begin + MS + late)
+            trace.api(1, "cudaLaunchKernel", begin + late, begin + late + 5 * US, corr=number + 1)
+            start = begin + late + 10 * US
+            trace.kernel(number + 1, start, start + MS, name="gemm")
+        sides.append(trace.write(tmp_path / f"{name}.sqlite"))
+    for one, other in (sides, sides[::-1]):
+        result = compare_files(one, other).result
+        (work,) = [found for found in result.findings if found.cause == "host_work"]
+        moments = {found.side: found for found in work.evidence.moments}
+        lead, rest = ("candidate", "baseline") if other is sides[1] else ("baseline", "candidate")
+        assert (moments[lead].cause_ns, moments[rest].cause_ns) == (290 * US, 0)

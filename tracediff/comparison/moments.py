@@ -264,7 +264,9 @@ class _Finder:
             inside = np.isin(self._rows_of(scene), place.rows)
             spans = _spans(ops.start[inside], ops.end[inside], join=False)
             return replace(scene, found=spans, names=_names(part, ops, inside))
-        lane = next(lane for lane in scene.lanes if lane.kind == "idle")
+        lane = next((lane for lane in scene.lanes if lane.kind == "idle"), None)
+        if lane is None:  # of several streams one was always at work
+            return scene
         roles = {thread.tid: thread.role for thread in part.threads}
         mine = self._of_keys(lane, [key for _, key in place.keys], roles)
         return replace(scene, found=_spans(lane.start[mine], lane.end[mine], join=True))
