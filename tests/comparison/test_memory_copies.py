@@ -13,6 +13,7 @@ from tests.comparing import compare
 from tests.judging import judge
 from tests.tiny import label, reduced
 from tracediff.comparison import cells, places
+from tracediff.comparison.candidates import Describe
 from tracediff.comparison.gates import parse_gate
 from tracediff.execution.sides import Run, Side
 
@@ -151,3 +152,43 @@ def test_gates_on_copies_count_no_memsets(tmp_path: Path):
         said["copied_bytes:+20%"].message
         == "copied_bytes +1.0 kB per step (+25.0 %) in the mean of all steps exceeds 819 B per step"  # a fifth of 4096
     )
+
+
+def test_a_little_pinned_memory_on_both_sides_hides_no_change_to_pageable(tmp_path: Path):
+    """A row of copies, of 90 bytes of pinned memory before and of 91 of pageable after, of 100; of 89 the rest would be more than little."""
+
+    def memory(before: dict[str, int], after: dict[str, int]) -> list[str]:
+        cells_of = SimpleNamespace(copied={("step", 0, 0): before, ("step", 0, 1): after})
+        describe = SimpleNamespace(_m=SimpleNamespace(kernels=cells_of))
+        return Describe._memory(describe, 0, "step")
+
+    assert memory({"pinned": 100}, {"pageable": 91, "pinned": 9}) == ["pinned", "pageable"]
+    assert memory({"pinned": 100}, {"pageable": 89, "pinned": 11}) == ["", ""]
+    assert memory({"pinned": 100}, {"pinned": 60, "pageable": 40}) == ["pinned", "pinned"]
+
+
+def on_two_streams(folder: Path, name: str, *, alone: bool) -> Side:
+    """Steps of two kernels, each of 400 us beside the other one, or of 300 us after it on one stream, 2 us later."""
+    trace, now, ns = TraceBuilder().process(100).device(0).thread(100, 1), 0, 300 * US if alone else 400 * US
+    for number in range(21):
+        for nth in (0, 1):
+            at, corr = now + 5 * US * nth, 2 * number + nth + 1
+            trace.api(1, "cudaLaunchKernel", at, at + 4 * US, corr=corr)
+            start = now + 10 * US + ((ns + 2 * US) * nth if alone else 0)
+            trace.kernel(corr, start, start + ns, name="gemm", stream=7 if alone else 7 + nth)
+        end = now + 10 * US + (2 * ns + 2 * US if alone else ns)
+        trace.api(1, "cudaStreamSynchronize", now + 10 * US, end)
+        trace.range(1, label(number), now, end)
+        now = end
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(trace, folder / name)])])
+
+
+def test_kernels_that_are_faster_alone_and_no_longer_run_at_once_are_not_slower(tmp_path: Path):
+    """Two launches of 400 us at once take 400 us, half of it each; after one another 600, though each takes 300."""
+    beside, alone = (on_two_streams(tmp_path, name, alone=name == "alone") for name in ("beside", "alone"))
+    result = compare(beside, alone)
+    (gemm,) = [one for one in result.findings if one.cause == "kernel_time"]
+    assert gemm.delta_ns == pytest.approx(200 * US)
+    assert (gemm.facts.overlap.baseline, gemm.facts.overlap.candidate) == pytest.approx((0.5, 0))
+    assert "+200 us of it: gemm overlaps with other work for 50 -> 0 % of its time" in result.headline.why

@@ -319,7 +319,8 @@ class Describe:
         seen = kernels.of_phase[phase][row] * (kernels.walls[row] - kernels.hidden[row])
         each = np.divide(of_step, seen, out=np.array(means), where=(seen > 0) & (one.part != "tail")).tolist()
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
-        changed = bool(kernels.exact[phase][row]) or abs(after - before) > SURELY * max(before, after)
+        exact, counted = bool(kernels.exact[phase][row]), abs(after - before) / max(before, after, 1e-9)
+        changed = exact or counted > SURELY
         cause = _kernel_cause(match, (before, after), means, changed)
         where = Where(kernels=kernels_of(match))
         own, exposed = (
@@ -329,7 +330,10 @@ class Describe:
         behind = kernels.hidden[row] / np.maximum(kernels.walls[row], 1.0)
         facts = FindingFacts(
             memory=self._memory(row, phase) if cause == "memcpy" else [],
-            overlap=Shares(*behind.tolist()) if not changed and abs(own) < MOSTLY * abs(exposed) else None,
+            # as many ops; what they took themselves explains less than half of it, or went the other way
+            overlap=Shares(*behind.tolist())
+            if not exact and counted <= LITTLE and own * np.sign(exposed) < MOSTLY * abs(exposed)
+            else None,
             match=self._partly(match) or match.match,
             confidence=match.confidence,
             baseline_mean_ns=each[0],
@@ -361,10 +365,14 @@ class Describe:
         return ""
 
     def _memory(self, row: int, phase: str) -> list[str]:
-        """The kind of host memory of most bytes on each side, '' where it has none or does not tell, or where the other side has it too."""
+        """The kind of host memory of most bytes on each side, '' where it has none or does not tell, or where the other side has more than little of it."""
         kinds = [self._m.kernels.copied.get((phase, row, side), {}) for side in (0, 1)]
         most = [next(iter(one), "") for one in kinds]
-        return most if most[0] == most[1] or not (most[0] in kinds[1] or most[1] in kinds[0]) else ["", ""]
+        mixed = any(
+            kind in other and other[kind] >= LITTLE * sum(other.values())
+            for kind, other in zip(most, kinds[::-1], strict=True)
+        )
+        return ["", ""] if mixed and most[0] != most[1] else most
 
     def _of_names(self, row: int, estimated: Any, cell: int) -> dict[str, float]:
         """What each name of a row gains, as parts of its time on each side; empty where both sides are one name."""

@@ -253,7 +253,9 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
     pattern = f"name_{cause}"
     if facts.late_rank is not None:
         pattern = f"name_{_LATE[facts.late_rank.kind]}"
-    elif f"{pattern}_{facts.match}" in PATTERNS:
+    elif f"{pattern}_{facts.match}" in PATTERNS and (
+        facts.match != "template" or (len(sides) < 2 and not _several(finding))
+    ):
         pattern += f"_{facts.match}"
     elif cause == "kernel_time" and (_several(finding) or len(sides) < 2):
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
@@ -334,7 +336,8 @@ def _overlap(finding: Finding, kernel: str) -> str:
     facts = finding.facts
     behind, streams = facts.overlap or Shares(0.0, 0.0), facts.streams
     before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
-    said = say("named_overlap", kernel=kernel, before=before, after=after)
+    pattern = "named_overlap_several" if _several(finding) else "named_overlap"
+    said = say(pattern, kernel=kernel, before=before, after=after)
     return said if streams is None else say("named_streams", overlap=said, per=facts.per, **_both(streams))
 
 

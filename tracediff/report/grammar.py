@@ -344,6 +344,7 @@ PATTERNS: dict[str, str] = {
     "name_kernel_time_slower": "slower {kernels}",
     "name_kernel_time_faster": "faster {kernels}",
     "name_kernel_time_name": "{kernel} in another launch shape",
+    "name_kernel_time_template": "{kernel} with other template arguments",
     "name_kernel_time_mixed": "other kernels ({kernel})",
     "name_kernel_fused": "fused {kernels}",
     "name_kernel_split": "split {kernels}",
@@ -375,6 +376,7 @@ PATTERNS: dict[str, str] = {
     # An op whose own time is unchanged: it ran beside other work before, or does now.
     "named_early": "programmatic dependent launch overlaps {before} -> {after} % of all kernels",
     "named_overlap": "{kernel} overlaps with other work for {before} -> {after} % of its time",
+    "named_overlap_several": "{kernel} overlap with other work for {before} -> {after} % of their time",
     "named_streams": "{overlap} ({before} -> {after} streams per {per})",
     "of_memory": "{kernel} of {after} memory, {before} before",
     "and_kernels": "{kernel} and {more}",
