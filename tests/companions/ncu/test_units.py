@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracediff.companions.ncu.metrics import factor
-from tracediff.companions.ncu.read import decimal_comma, number
+from tracediff.companions.ncu.read import decimal_comma, factor, number
 
 
 @pytest.mark.parametrize(
