@@ -128,9 +128,8 @@ def overlay(*partitions: Intervals) -> tuple[Ints, list[npt.NDArray[np.intp]]]:
         if not len(bounds):
             parts.append(np.full(len(order) + 1, -1))
             continue
-        before = np.concatenate(
-            ([0], np.cumsum(of == number))
-        )  # boundaries of this partition before each slot
+        # boundaries of this partition before each slot
+        before = np.concatenate(([0], np.cumsum(of == number)))
         parts.append(np.where(before % 2 == 1, before // 2, -1))
     return together[order], parts
 

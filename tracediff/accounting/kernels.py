@@ -349,10 +349,8 @@ def _spelled(kinds: set[str]) -> str:
 
 # Ranks of one communicator end a collective together: differences of ends on one machine, see execution/clocks.py.
 ONE_CLOCK_NS = 60_000
-TOGETHER, SENT_TOGETHER = (
-    0.9,
-    0.25,
-)  # of the collectives of a group; of sends, which end long before where a buffer takes them
+# of the collectives of a group; of sends, which end long before where a buffer takes them
+TOGETHER, SENT_TOGETHER = (0.9, 0.25)
 
 
 def arrivals(

@@ -383,9 +383,8 @@ class HostThread:
         outermost, begins = self._outermost
         low = max(int(np.searchsorted(begins, start, side="right")) - 1, 0)
         high = int(np.searchsorted(begins, end, side="left"))
-        edges = np.append(
-            outermost[low : high + 1], len(self._calls.start)
-        )  # inner calls lie before the next edge
+        # inner calls lie before the next edge
+        edges = np.append(outermost[low : high + 1], len(self._calls.start))
         outer, following = outermost[low:high], int(edges[max(high - low, 0)])
         if len(outer) and self._calls.end[outer[0] : int(edges[1])].max() <= start:
             outer = outer[1:]  # it and what began in it were over

@@ -172,9 +172,8 @@ class Forge:
     query: str
     update: str
     name: str  # of a user
-    is_ours: Callable[
-        [dict[str, Any], Any], bool
-    ]  # a comment, and who the token is: None where the API does not tell
+    # a comment, and who the token is: None where the API does not tell
+    is_ours: Callable[[dict[str, Any], Any], bool]
     place: Callable[[dict[str, Any]], str]
 
     def post(self, body: str, marker: str) -> Posted:

@@ -29,9 +29,10 @@ from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.whatif.graph import CAUSE, RUN
 from tracediff.whatif.replay import Edit, Fuse, Graph, chained, following, project, runs
 
+# whose time is that of their bytes
 _LIGHT = frozenset(
     ("norm", "activation", "elementwise", "quantisation", "softmax", "rope", "reduction", "copy", "memset")
-)  # whose time is that of their bytes
+)
 
 
 def advice(

@@ -103,9 +103,8 @@ class Options(msgspec.Struct, frozen=True):
     kernels: tuple[str, ...] = ()  # names to tell everything of
     what_if: bool = False  # project the candidate without its first causes
     in_turns: bool = False  # both sides were recorded in turns on one machine
-    extra: dict[str, Any] = msgspec.field(
-        default_factory=dict
-    )  # recorded in the result: step regex, steps, ...
+    # recorded in the result: step regex, steps, ...
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def compare(

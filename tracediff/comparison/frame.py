@@ -120,9 +120,8 @@ class Frame(msgspec.Struct, dict=True):
     rounds: tuple[
         float, ...
     ] = ()  # of each run, numbered over all sides, where its only step is many of them
-    begins: Bools = msgspec.field(
-        default_factory=lambda: np.empty(0, np.bool_)
-    )  # the steps that a run begins with
+    # the steps that a run begins with
+    begins: Bools = msgspec.field(default_factory=lambda: np.empty(0, np.bool_))
 
     def kept(self, side: int) -> list[int]:
         """The numbers of the runs of a side that count."""

@@ -90,11 +90,8 @@ def rung_notes(rung: Rung) -> list[Note]:
 
 # Whether two sides are one program: partners of their kernels.
 
-_OF_NAMES = (
-    "exact",
-    "name",
-    "template",
-)  # matches that rest on the kernels themselves, not on their place in a sequence
+# matches that rest on the kernels themselves, not on their place in a sequence
+_OF_NAMES = ("exact", "name", "template")
 
 
 def counterparts(kernels: KernelCells, work: Shared | None, rung: Rung) -> tuple[float, float] | None:

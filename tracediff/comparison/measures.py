@@ -70,9 +70,8 @@ _PHASE = re.compile(rf"{PHASE}\Z", re.ASCII)
 _KERNELS = re.compile(r"(?:(?P<phase>[^.:~@]*)\.)?kernel[:~](?P<name>.*)\Z", re.DOTALL)
 _NAME = re.compile(r"[^\n]*(\w|\*)[^\n]*\Z")  # of a kernel or a place
 _SLOWER = ("regressed", "likely_regressed")
-_ALIKE = str.maketrans(
-    "- ", "__"
-)  # in the name of a place: the thread of the range `await_response` is `await-response`
+# in the name of a place: the thread of the range `await_response` is `await-response`
+_ALIKE = str.maketrans("- ", "__")
 
 
 @dataclass(frozen=True)

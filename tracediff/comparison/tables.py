@@ -64,9 +64,8 @@ from tracediff.model import (
 from tracediff.model.common import SIDES
 from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, robust, trimmed
 
-BUSY = (
-    1 - LITTLE
-)  # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
+# of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
+BUSY = 1 - LITTLE
 MAX_SAMPLES = 4000  # steps of a distribution: its last percent has forty
 _PART = ["side", "run", "part"]
 _STRATUM = [*_PART, "stratum"]

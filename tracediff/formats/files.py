@@ -31,9 +31,8 @@ _LONG_KEY = re.compile(rb"""(?:\.[ \t]*(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[\w-]+)[
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file to read it. Raises OSError, also where it is a pipe, a device or a folder: `strerror` says which."""
-    handle = os.open(
-        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    )  # to open a pipe would wait for its other end
+    # to open a pipe would wait for its other end
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")

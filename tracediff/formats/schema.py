@@ -107,13 +107,11 @@ class Schema(msgspec.Struct, frozen=True):
     tables: dict[str, frozenset[str]]
     version: str = ""
     file: str = ""  # that is SQLite
-    relations: dict[str, str] = msgspec.field(
-        default_factory=dict
-    )  # of a folder of tables: what each is in SQL
+    # of a folder of tables: what each is in SQL
+    relations: dict[str, str] = msgspec.field(default_factory=dict)
     events: tuple[str, ...] = ()  # tables of events with rows, of an export without CUDA calls and ranges
-    mended: dict[str, str] = msgspec.field(
-        default_factory=dict
-    )  # tables whose texts could not be read: what stands for them
+    # tables whose texts could not be read: what stands for them
+    mended: dict[str, str] = msgspec.field(default_factory=dict)
 
     def has(self, table: str) -> bool:
         """Whether the table is there (it may be empty)."""

@@ -30,11 +30,8 @@ _PROGRAM = (
 _LIBRARIES = 1 << 30  # bytes of address space of Python and its libraries, with what their threads reserve
 _THREAD = 16 << 20  # bytes of address space of a thread of DuckDB
 _NO_MEMORY = ("MemoryError", "Cannot allocate memory", "memory allocation of", "bad_alloc")
-_ENVIRONMENT = {
-    "MALLOC_ARENA_MAX": "2",
-    "POLARS_MAX_THREADS": "2",
-    "OMP_NUM_THREADS": "1",
-}  # each thread reserves more
+# each thread reserves more
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "POLARS_MAX_THREADS": "2", "OMP_NUM_THREADS": "1"}
 
 
 class Bounds(msgspec.Struct, frozen=True):

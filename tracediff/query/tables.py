@@ -266,9 +266,8 @@ class _Filling:
         }  # fmt: skip
         row |= {kind: self.capture.coverage[kind] == "captured" for kind in _KINDS}
         self._frame("query_capture", pl.DataFrame(row))
-        self.capture.db.execute(
-            "SET preserve_insertion_order = true"
-        )  # rows come in the order that the queries say
+        # rows come in the order that the queries say
+        self.capture.db.execute("SET preserve_insertion_order = true")
         for name in _ROWS:
             self._insert(_rows_schema(self.schema), name, sql(f"query/rows_{name}"))
         self._insert_stored(measured=False)

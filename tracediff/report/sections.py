@@ -796,10 +796,8 @@ _SIGNS = (
     ("red, green", "Slower, faster, beyond noise. A delta in plain ink was not tested against noise; one in grey is within it."),
     ("not captured", "The trace does not say. It is not zero."),
 )  # fmt: skip
-TERMS = {
-    "By count": _SIGNS[1][1],
-    **dict.fromkeys(("A repeat", "A repeat, 95 %"), _SIGNS[2][1]),
-}  # as they begin what is read first
+# as they begin what is read first
+TERMS = {"By count": _SIGNS[1][1], **dict.fromkeys(("A repeat", "A repeat, 95 %"), _SIGNS[2][1])}
 _STEP = (
     "step",
     "One iteration of the executor; its time is from its first GPU work to that of the next step.",

@@ -9,10 +9,8 @@ NEARLY = 0.75  # what is nearly all of something: two such parts have at least h
 LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
 ENOUGH = 20  # steps, launches or samples, from which their own scatter says something: a standard deviation is known to 16 %
 RUNS_TELL = 3  # runs a side from which their own scatter decides: with three, the usual one held 0 in 55 of 60 null pairs
-PERMUTE, PAIRS = (
-    4,
-    7,
-)  # runs a side, and pairs, from which dealing them out anew can reach that: 2 of 70 ways, 2 of 128
+# runs a side, and pairs, from which dealing them out anew can reach that: 2 of 70 ways, 2 of 128
+PERMUTE, PAIRS = (4, 7)
 # Of the log of a CPU's speed to that of the other runs: one that differs by more is left out, whatever its steps take.
 OTHER_CPU = math.log1p(MOSTLY)
 MOST_RUNS = 50  # beyond which no number of runs is advised: `runs_for` gives one more

@@ -422,12 +422,8 @@ def _for_the_page(step: StepEvents) -> SampledStep:
     return SampledStep(step.row, step.role(step.tid), merged, events, below, whole)
 
 
-_OF_IDLE = (
-    "tid",
-    "range",
-    "holder",
-    "holder_range",
-)  # by which the idle time of one cause and place is found
+# by which the idle time of one cause and place is found
+_OF_IDLE = ("tid", "range", "holder", "holder_range")
 
 
 def _without_columns(lane: Lane) -> Lane:

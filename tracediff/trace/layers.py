@@ -41,9 +41,8 @@ def layer_of(text: str, *, tensorrt: bool = False) -> str:
         return module[1]
     text = _ARGUMENTS.sub("", text).strip()
     if tensorrt:
-        text = text.removeprefix(
-            "$$myelin$$"
-        )  # which TensorRT 8.6 and later put before layers inside a Myelin region
+        # which TensorRT 8.6 and later put before layers inside a Myelin region
+        text = text.removeprefix("$$myelin$$")
         return NO_LAYER if _INFERENCE.match(text) else text
     return text if not _LIBRARY.match(text) and _LAYER.search(text) else NO_LAYER
 

@@ -36,10 +36,8 @@ OWN, RUN, QUEUE, LAUNCH, WAIT, GIL, HELD, CROSS, PEER, JOIN = range(10)
 DROPPED = np.iinfo(np.int64).min  # lag of an edge that is gone
 CAUSE = {name: number for number, name in enumerate(CATEGORIES)}
 
-MOST_OPS = {
-    "all": 120_000,
-    "some": 20_000,
-}  # of an export; of a longer capture some stretches of successive steps
+# of an export; of a longer capture some stretches of successive steps
+MOST_OPS = {"all": 120_000, "some": 20_000}
 STRETCHES = 4
 _FEW = 0.1  # quantile that stands for the shortest delay of a kind
 # Where a capture shows no delay of a kind: ns on an H200.
@@ -349,9 +347,8 @@ class _Stretch:
         least_gap = np.where(same, _least(gap[same], _NODE_NS), _least(gap[ahead & ~same], _QUEUE_NS))
         least_gap = np.minimum(least_gap, np.maximum(gap, 0))
         least_lag = np.full(size, _LAUNCH_NS)
-        empty = (
-            launched & ~ops["later"].astype(np.bool_) & (~queued | (gap > lag))
-        )  # the stream was idle when it was launched
+        # the stream was idle when it was launched
+        empty = launched & ~ops["later"].astype(np.bool_) & (~queued | (gap > lag))
         for one in np.unique(api[launched]).tolist():
             here = api == one
             least_lag[here] = _least(lag[here & empty], _LAUNCH_NS)

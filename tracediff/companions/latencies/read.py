@@ -36,12 +36,13 @@ _PEEK = 16 << 20
 MAX_VALUES = 2_000_000
 MAX_RUNS = 1000
 LONGEST_NS = 1e16  # 116 days: beyond it the unit is wrong
+# slug -> what to do, where it is always the same
 _FIXES = {
     "latencies-unreadable": "give a file with fewer latencies",
     "latencies-empty": "give a file with measurements",
     "latencies-bad-value": "leave out, or mend, what is no measurement; decimals have a point",
     "latencies-unknown-format": _FORMS,
-}  # slug -> what to do, where it is always the same
+}
 
 
 class UnsettledError(TracediffError):

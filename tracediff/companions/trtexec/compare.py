@@ -380,16 +380,10 @@ NAMES = {
     "gpu_compute": "GPU compute time", "latency": "latency", "throughput": "throughput", "end_to_end": "end-to-end host latency", "enqueue": "enqueue time",
     "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers", "build": "time of the whole build",
 }  # fmt: skip
-_HEADLINES = (
-    "gpu_compute",
-    "latency",
-    "layers",
-    "build",
-)  # what the verdict is of: the first that both sides have
-_DIGIT, _SUMMED = (
-    1.1e-5,
-    1e-3,
-)  # parts: of a value with six significant digits; of a mean, that trtexec adds up in float32
+# what the verdict is of: the first that both sides have
+_HEADLINES = ("gpu_compute", "latency", "layers", "build")
+# parts: of a value with six significant digits; of a mean, that trtexec adds up in float32
+_DIGIT, _SUMMED = (1.1e-5, 1e-3)
 _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
 _UNSTABLE = 1.0  # its kUNSTABLE_PERF_REPORTING_THRESHOLD, % coefficient of variation
 

@@ -60,17 +60,15 @@ class Log(msgspec.Struct):
 
     version: str = ""  # 10.3.0, '' where it is not in the file
     device: str = ""  # GPU model
-    options: dict[str, str] = msgspec.field(
-        default_factory=dict
-    )  # as printed, of those that change what is measured
+    # as printed, of those that change what is measured
+    options: dict[str, str] = msgspec.field(default_factory=dict)
     build: float | None = None  # ns that the builder took
     profiled: bool = False  # the layer profiler ran while the latencies were measured
     figures: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     throughput: float | None = None  # queries a second
     queries: int | None = None  # measured
-    layers: list[tuple[str, float]] = msgspec.field(
-        default_factory=list
-    )  # of --dumpProfile: layer, ns per query
+    # of --dumpProfile: layer, ns per query
+    layers: list[tuple[str, float]] = msgspec.field(default_factory=list)
     passes: int | None = None  # that they are of
     built: list[LayerInfo] = msgspec.field(default_factory=list)  # of the engine, where a build was verbose
     unstable: float | None = (

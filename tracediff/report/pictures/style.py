@@ -86,9 +86,8 @@ _ONE_AT_A_TIME = threading.RLock()  # the settings are those of the whole proces
 @contextmanager
 def canvas() -> Iterator[None]:
     """Draw with our settings alone, whatever the user's are."""
-    logging.getLogger("matplotlib").setLevel(
-        logging.ERROR
-    )  # where its cache of fonts stands is no news of ours
+    # where its cache of fonts stands is no news of ours
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     import matplotlib.artist
 
     # the help on the properties of each class, which nobody reads here, would take half of the time of the import
