@@ -46,9 +46,7 @@ def rows_named(name: str, rows: Sequence[KernelRow]) -> list[NamedRow]:
         own = frozenset(text for side in _sides(row) for text in side.names) & mine
         if not own:
             continue
-        # results made before `ns_of` do not say what each name has
-        unknown = any(len(side.names) > 1 and len(side.names) != len(side.ns_of) for side in _sides(row))
-        whole = unknown or any(own.issuperset(side.names) for side in _sides(row))
+        whole = any(own.issuperset(side.names) for side in _sides(row))
         before, after = (
             0.0 if side is None else side.ns_per_step if whole else _ns_of(side, own)
             for side in (row.baseline, row.candidate)

@@ -148,7 +148,7 @@ class LaunchSide(msgspec.Struct, frozen=True):
     queue_delay_mean_ns: float  # API return -> op start; negative where the op began first
     queue_delay_p50_ns: float
     queue_delay_p99_ns: float
-    copies_per_step: float | None = None  # without memsets; None of results made before these were counted
+    copies_per_step: float | None = None  # without memsets
     copied_bytes_per_step: float | None = None
     syncs_per_step: float = 0.0  # synchronising calls
 

@@ -249,7 +249,6 @@ PATTERNS: dict[str, str] = {
     "no_response_thread": "no thread that hands responses on was recorded on both sides",
     "no_place": "no {measure} of either side is at {place}; {places}",
     "no_large_place": "no {measure} of the {count} largest places is at {place}; {places}",
-    "no_older_count": "the result was made before {measure} were kept: compare the captures again",
     "kernel_gone": "{kernel} is gone from the candidate, and nothing stands in its place: gate what does its work now",
     "kernel_shares_row": "{kernel} shares a row with other kernels: use kernel:{kernel}, without a phase",
     "kernel_too_small": "{kernel} has less than 0.1 % of the typical {phase} step",

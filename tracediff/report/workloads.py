@@ -61,12 +61,12 @@ def left_out(report: Result | Show) -> list[str]:
     """One sentence per workload, those with the most step time first, one for all small ones, and what runs begin with; empty where every step counts."""
     two = isinstance(report, Result)
     out = [one for one in report.strata if not one.compared]
-    out.sort(key=lambda one: -max(_share(one, side) for side in SIDES))
+    out.sort(key=lambda one: -most_of(one))
     size = _of_both if two else _of_one
     named = min(NAMED, sum(most_of(one) >= SURELY for one in out))
     if len(out) - named == 1 and not named:
         named = 1
-    texts = [f"{size([one])}{_called(one)}{_why(one).clause}" for one in out[:named]]
+    texts = [f"{size([one])}{_called(one)}{_WHY[one.reason].clause}" for one in out[:named]]
     if named and out[named:]:
         more = units.counted(len(out) - named, "more workload")
         texts.append(say("more_workloads", size=size(out[named:]), workloads=more))
@@ -95,40 +95,30 @@ def _called(stratum: Stratum) -> str:
     return "" if name == "step" else f" ({name})"
 
 
-def _why(stratum: Stratum) -> _Why:
-    """An older result may have other reasons."""
-    return _WHY.get(stratum.reason, _Why(f": {stratum.reason}", "of several workloads"))
-
-
 def _summed(strata: Sequence[Stratum]) -> str:
     """Why the steps of several workloads are in no mean."""
     reasons = {one.reason for one in strata}
     if len(reasons) == 1:
-        return _why(strata[0]).several
+        return _WHY[strata[0].reason].several
     return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
 
 
 def most_of(stratum: Stratum) -> float:
-    """Its part of a side's step time; 1 where an older result does not know it."""
-    shares = [one for one in (stratum.baseline_share, stratum.candidate_share) if isinstance(one, float)]
-    return max(shares, default=1.0)
+    """Its part of the step time of the side that has more of it."""
+    return max(_share(stratum, side) for side in SIDES)
 
 
 def _of_one(strata: Sequence[Stratum]) -> str:
     steps = units.counted(sum(one.baseline_steps for one in strata), "step")
-    return say(
-        "of_all_steps", share=units.share(sum(one.baseline_share or 0.0 for one in strata)), steps=steps
-    )
+    return say("of_all_steps", share=units.share(sum(_share(one, "baseline") for one in strata)), steps=steps)
 
 
 def _of_both(strata: Sequence[Stratum]) -> str:
-    """Step time and steps of some strata, on the sides that have any; no time where an older result does not know it."""
+    """Step time and steps of some strata, on the sides that have any."""
     sides = [(side, sum(getattr(one, f"{side}_steps") for one in strata)) for side in SIDES]
     there = [(side, steps) for side, steps in sides if steps]
     steps = " + ".join(f"{steps:,}" for _, steps in there)
     steps = f"{steps} step" if steps == "1" else f"{steps} steps"
-    if any(getattr(one, f"{side}_share") is None for side, _ in there for one in strata):
-        return steps
     shares = [units.share(sum(_share(one, side) for one in strata)) for side, _ in there]
     if len(shares) > len(set(shares)):
         return say("of_both_sides", share=shares[0], steps=steps)

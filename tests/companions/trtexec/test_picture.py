@@ -86,17 +86,6 @@ def test_without_times_of_both_engines_nothing_is_drawn(engines: Trtexec) -> Non
     assert drawn(replace(engines, rows=untimed)) == []
 
 
-def test_of_a_result_that_was_saved_without_times_of_single_layers_nothing_is_drawn(engines: Trtexec) -> None:
-    before = [
-        replace(row, candidate=replace(row.candidate, places=[], times_ns=[], each_precision=[]))
-        for row in engines.rows
-        if row.candidate
-    ]
-    old = replace(engines, rows=before)
-    assert drawn(old) == []
-    assert "The largest change of a layer is in /conv2/Conv" in render.headline(old)
-
-
 def test_names_are_escaped_and_two_pictures_are_the_same_bytes() -> None:
     rows = drawn(compare_trtexec(blocks(["<b>{}"], 10), blocks(["<b>{}"], 6)))
     one, other = (

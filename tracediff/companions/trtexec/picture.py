@@ -89,9 +89,6 @@ def blocks(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
     names: what each of `trtexec.rows` is called.
     """
     found = trtexec.rows
-    sides = [side for row in found for side in (row.baseline, row.candidate) if side]
-    if any(len(side.times_ns) != len(side.names) for side in sides):  # a result that was saved before
-        return []
     alike: dict[tuple[object, ...], list[Bars]] = defaultdict(list)
     for at in _in_order(found):
         one = _bars(found[at], names[at])
