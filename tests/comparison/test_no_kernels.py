@@ -255,3 +255,14 @@ def test_a_graph_as_a_whole_is_gpu_time(tmp_path):
     """Of a step of 1000 ns: the kernel takes 30, the graph 590, the copy 20."""
     reduction = reduced(graphs("graph", labels=False), tmp_path)
     assert reduction.periods.select("compute", "memcpy").rows() == [(620, 20)] * 11
+
+
+def test_a_kernel_asked_for_where_one_side_has_none(tmp_path):
+    whole, without = ({"kernels", "runtime", "nvtx", "memcpy"}, {"runtime", "nvtx"})
+    paths = []
+    for name, kinds in (("a", whole), ("b", without)):
+        paths.append(tmp_path / f"{name}.sqlite")
+        program(kinds, labels=True).write(paths[-1])
+    with pytest.raises(TracediffError, match="kernels were not recorded on both sides") as error:
+        compare_request(CompareRequest(*paths, kernel="k", cache=False))
+    assert error.value.slug == "no-such-kernel"
