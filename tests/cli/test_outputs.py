@@ -87,6 +87,15 @@ def test_a_comparison_becomes_every_format_and_the_saved_result_the_same(run, go
     assert {name: (tmp_path / name).read_bytes() for name in WRITTEN} == first
 
 
+def test_a_post_mortem_alone_is_that_of_the_saved_result(run, good, tmp_path):
+    serving(8, kernel_us=400).write(tmp_path / "slow.sqlite")
+    assert run("compare", good, "slow.sqlite", "-q", "--postmortem", "incident.md")[0] == 0
+    alone = (tmp_path / "incident.md").read_text()
+    assert run("compare", good, "slow.sqlite", "-q", "--json", "out.json")[0] == 0
+    assert run("report", "out.json", "-q", "-f", "--postmortem", "incident.md")[0] == 0
+    assert (tmp_path / "incident.md").read_text() == alone and "of this cause in it" in alone
+
+
 @pytest.mark.slow
 def test_what_is_written_can_be_read_by_others(run, good, tmp_path):
     run("compare", good, good, "-q", *WORDS, "--fail-on", "step:+3%")

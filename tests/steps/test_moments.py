@@ -110,6 +110,40 @@ def test_where_a_side_lacks_the_kernel_its_moment_lasts_until_the_next_one(tmp_p
     ]
 
 
+def test_the_same_gap_shows_the_cause_however_late_it_begins(tmp_path) -> None:
+    """100 us of `_schedule` before the launch; then 700 us of a collection and 300 us of `_schedule`, in the gap behind the same kernel."""
+    sides = [run_of_a_side(tmp_path, "a"), run_of_a_side(tmp_path, "b", schedule_us=1000, gc_us=700)]
+    (work,) = [one for one in compare(*sides).findings if one.cause == "host_work"]
+    assert [(one.side, one.kind, one.end_ns - one.start_ns) for one in work.evidence.moments] == [
+        ("candidate", "typical", 300_000),
+        ("baseline", "typical", 100_000),
+    ]
+
+
+def test_the_longest_moment_is_of_the_phase_of_its_cause(tmp_path) -> None:
+    """No step is kept in full. `_schedule` takes 100 or 300 us, after the mixed step, and so in its time, 900 us."""
+    sides = []
+    for name, us in (("a", 100), ("b", 300)):
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(10):
+            mixed = number == 5
+            launched = now + (900 if number == 6 else us) * 1000
+            trace.range(1, "_schedule", now, launched)
+            trace.api(1, "cudaLaunchKernel", launched, launched + 5000, corr=number + 1)
+            trace.kernel(number + 1, launched + 7000, launched + 207_000)
+            trace.api(1, "cudaStreamSynchronize", launched + 5000, launched + 207_000)
+            trace.range(1, label(number, *((1, 10, 3) if mixed else ())), now, launched + 207_000)
+            now = launched + 207_000
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name)])]))
+    work = next(one for one in compare(*sides).findings if one.cause == "host_work")
+    assert work.where.phase == "generation"
+    assert [(one.kind, one.end_ns - one.start_ns) for one in work.evidence.moments] == [
+        ("longest", 300_000),
+        ("longest", 100_000),
+    ]
+
+
 def run_of_a_side(folder: Path, name: str, **more: int) -> Side:
     (folder / name).mkdir()
     return Side(name, [Run(name, [reduced(serving(8, **more), folder / name, keep=True)])])

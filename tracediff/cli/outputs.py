@@ -191,7 +191,7 @@ class Output:
     @property
     def draws_steps(self) -> bool:
         """Whether the events of some steps are in any of the outputs."""
-        return bool({"html", "json", "tables", "pictures"} & self.files.keys())
+        return bool({"html", "json", "tables", "pictures", "postmortem"} & self.files.keys())
 
 
 def not_of(name: str) -> set[str]:

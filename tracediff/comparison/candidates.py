@@ -181,7 +181,7 @@ class Describe:
         place = idle_place(key, mine, m.idle.words)
         holder_place = key.where if key.cause == "gil_wait" else ""
         pieces = longest_first(self._moments, key)
-        longest = _moments(pieces, m.sides)
+        longest = _moments(pieces.filter(phase=phase), m.sides)
         calls = CAUSES[key.cause].calls
         api, others = _call(pieces, m.frame.steps, phase, one.delta) if calls else ("", False)
         without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]

@@ -312,17 +312,21 @@ class _Finder:
             return [(_span(ops, int(before[0])) if len(before) else Span(0, 0), shown)]
         other = scenes[1]
         rows, theirs = self._rows_of(lead), self._rows_of(other)
-        anchors = (Span(0, 0), Span(0, 0))
+        anchors, inside = (Span(0, 0), Span(0, 0)), list[Span]()
         for at in before[:12].tolist():
             mine, partners = np.flatnonzero(rows == rows[at]), np.flatnonzero(theirs == rows[at])
             if rows[at] >= 0 and len(partners):
                 nth = int(np.searchsorted(mine, at))
                 anchors = _span(ops, at), _span(other.ops, int(partners[nth * len(partners) // len(mine)]))
+                if place.keys and at == before[0]:  # the very gap, however much of it comes before the cause
+                    gap = _until_next(other, anchors[1].end)
+                    inside = [one for one in other.found if one.start < gap.end and one.end > gap.start]
                 break
         side = 1 if place.keys else 0  # of the anchors' start and end
         expected = anchors[1][side] + shown.start - anchors[0][side]
         near = [one for one in other.found if abs(one.start - expected) <= 2 * (shown.end - shown.start) + _SHORTEST_NS]  # fmt: skip
-        beside = min(near, key=lambda one: abs(one.start - expected), default=None)
+        beside = max(inside, key=lambda one: one.end - one.start, default=None)
+        beside = beside or min(near, key=lambda one: abs(one.start - expected), default=None)
         return [(anchors[0], shown), (anchors[1], beside)]
 
     def _crop(
