@@ -31,36 +31,13 @@ GEMM = (
 )
 US = 1_000.0
 
-BASELINE = {
-    "compute": 719_500.0,
-    "comm": 41_200.0,
-    "memcpy": 3_100.0,
-    "launch_latency": 5_700.0,
-    "dependency": 7_400.0,
-    "graph_internal": 68_400.0,
-    "launch_api": 121_400.0,
-    "host_sync": 3_900.0,
-    "host_api": 2_200.0,
-    "gc": 4_000.0,
-    "gil_wait": 6_100.0,
-    "host_work": 55_700.0,
-    "unattributed": 0.0,
-}
-CANDIDATE = {
-    "compute": 718_200.0,
-    "comm": 44_000.0,
-    "memcpy": 3_100.0,
-    "launch_latency": 5_400.0,
-    "dependency": 7_600.0,
-    "graph_internal": 61_200.0,
-    "launch_api": 126_100.0,
-    "host_sync": 4_800.0,
-    "host_api": 2_200.0,
-    "gc": 27_500.0,
-    "gil_wait": 14_900.0,
-    "host_work": 152_900.0,
-    "unattributed": 0.0,
-}
+TIMES = {  # category -> baseline, candidate
+    "compute": (719_500.0, 718_200.0), "comm": (41_200.0, 44_000.0), "memcpy": (3_100.0, 3_100.0), "launch_latency": (5_700.0, 5_400.0),
+    "dependency": (7_400.0, 7_600.0), "graph_internal": (68_400.0, 61_200.0), "launch_api": (121_400.0, 126_100.0),
+    "host_sync": (3_900.0, 4_800.0), "host_api": (2_200.0, 2_200.0), "gc": (4_000.0, 27_500.0), "gil_wait": (6_100.0, 14_900.0),
+    "host_work": (55_700.0, 152_900.0), "unattributed": (0.0, 0.0),
+}  # fmt: skip
+BASELINE, CANDIDATE = ({key: both[side] for key, both in TIMES.items()} for side in (0, 1))
 LEVELS: dict[str, m.Evidence] = dict.fromkeys(BASELINE, "within_noise")
 LEVELS |= {"host_work": "confirmed", "gc": "confirmed", "graph_internal": "confirmed", "gil_wait": "likely"}
 TOTAL_BASELINE = math.fsum(BASELINE.values())
@@ -143,93 +120,44 @@ def _findings() -> list[m.Finding]:
     runs_c = [126_100.0, 127_300.0, 125_900.0, 126_800.0, 126_400.0]
     return [
         _finding(
-            1,
-            "host_work",
-            31_400.0,
-            126_500.0,
-            "host work in _schedule",
-            m.Where(range="_schedule", thread="executor", phase="generation"),
+            1, "host_work", 31_400.0, 126_500.0, "host work in _schedule", m.Where(range="_schedule", thread="executor", phase="generation"),
             next="Look at what _schedule does between its start and its end: sample it with py-spy.",
-            evidence=m.FindingEvidence(SQL, moments, runs_b, runs_c, 1.0, 1.0),
-            held=m.Held(5, 5),
+            evidence=m.FindingEvidence(SQL, moments, runs_b, runs_c, 1.0, 1.0), held=m.Held(5, 5),
             phases=[m.PhaseDelta("context", "typical", 88_000.0, 60_000.0, 116_000.0, "likely")],
         ),
         _finding(
-            2,
-            "gc",
-            4_000.0,
-            27_500.0,
-            f"Python GC in {SCRIPT}, in rare steps",
-            m.Where(thread="executor", range=SCRIPT, phase="generation"),
+            2, "gc", 4_000.0, 27_500.0, f"Python GC in {SCRIPT}, in rare steps", m.Where(thread="executor", range=SCRIPT, phase="generation"),
             next="gc.freeze() after warm-up, or TLLM_... thresholds; see the GC table for the generations.",
             evidence=m.FindingEvidence(
                 SQL, moments[:1], [3.9e3, 4.1e3, 4e3, 4e3, 4e3], [26e3, 29e3, 27e3, 28e3, 27.5e3], 0.04, 0.31
             ),
-            spread=0.25,
-            part="tail",
-            facts=m.FindingFacts(rare=m.RareFact(0.0, 1.4, 28.0, 28.2, 0.0)),
-            held=m.Held(5, 5),
+            spread=0.25, part="tail", facts=m.FindingFacts(rare=m.RareFact(0.0, 1.4, 28.0, 28.2, 0.0)), held=m.Held(5, 5),
             note="It is long in 0 % -> 5.0 % of the steps; in the typical step it changes by 0 us.",
         ),
         _finding(
-            3,
-            "gil_wait",
-            6_100.0,
-            14_900.0,
-            f"waiting for the GIL held by the await_response thread in {PIPE}",
+            3, "gil_wait", 6_100.0, 14_900.0, f"waiting for the GIL held by the await_response thread in {PIPE}",
             m.Where(thread="executor", holder_thread="await_response", holder_range=PIPE, phase="generation"),
             next="Move the detokenisation of finished requests out of the worker process.",
-            level="likely",
-            q_value=0.06,
-            held=m.Held(5, 4, ["pr_r2.sqlite"]),
+            level="likely", q_value=0.06, held=m.Held(5, 4, ["pr_r2.sqlite"]),
         ),
         _finding(
-            4,
-            "graph_internal",
-            68_400.0,
-            61_200.0,
-            "Gaps inside CUDA graphs shrank: 8 fewer nodes a launch",
-            m.Where(kernels=m.Kernels((GEMM,)), phase="generation"),
-            level="confirmed",
+            4, "graph_internal", 68_400.0, 61_200.0, "Gaps inside CUDA graphs shrank: 8 fewer nodes a launch",
+            m.Where(kernels=m.Kernels((GEMM,)), phase="generation"), level="confirmed",
         ),
         _finding(
-            5,
-            "launch_api",
-            121_400.0,
-            126_100.0,
-            "launch overhead (time in cudaGraphLaunch), on rank 0 alone",
-            m.Where(api="cudaGraphLaunch", rank=0, phase="generation"),
-            level="within_noise",
-            q_value=0.61,
-            spread=4.0,
+            5, "launch_api", 121_400.0, 126_100.0, "launch overhead (time in cudaGraphLaunch), on rank 0 alone",
+            m.Where(api="cudaGraphLaunch", rank=0, phase="generation"), level="within_noise", q_value=0.61, spread=4.0,
         ),
         _finding(
-            6,
-            "comm",
-            41_200.0,
-            44_000.0,
-            "waiting for rank 0 in ncclDevKernel_AllReduce: 16 per step",
-            m.Where(kernels=m.Kernels(("ncclDevKernel_AllReduce",)), phase="generation"),
-            level="within_noise",
-            q_value=0.22,
-            spread=1.4,
+            6, "comm", 41_200.0, 44_000.0, "waiting for rank 0 in ncclDevKernel_AllReduce: 16 per step",
+            m.Where(kernels=m.Kernels(("ncclDevKernel_AllReduce",)), phase="generation"), level="within_noise", q_value=0.22, spread=1.4,
         ),
         _finding(
-            7,
-            "kernel_fused",
-            212_300.0,
-            210_700.0,
-            f"2 kernels became 1: {TICK} and {MENTION} are now {JINJA}",
-            m.Where(kernels=m.Kernels((JINJA,)), phase="generation"),
-            level="exact",
-            held=m.Held(5, 5),
-            parts=_parts(),
-            p_value=None,
-            q_value=None,
-            evidence=m.FindingEvidence(SQL, [], [], [], 16.0, 8.0),
-            note=f"{ESCAPE} {CDATA} {MARKUP} {LINK}",
+            7, "kernel_fused", 212_300.0, 210_700.0, f"2 kernels became 1: {TICK} and {MENTION} are now {JINJA}",
+            m.Where(kernels=m.Kernels((JINJA,)), phase="generation"), level="exact", held=m.Held(5, 5), parts=_parts(), p_value=None,
+            q_value=None, evidence=m.FindingEvidence(SQL, [], [], [], 16.0, 8.0), note=f"{ESCAPE} {CDATA} {MARKUP} {LINK}",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _parts() -> list[m.FindingPart]:
@@ -270,49 +198,23 @@ def _kernels() -> list[m.KernelRow]:
         )
 
     k = kernel_side
+    nccl, vectorized = (
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+        "void at::native::vectorized_elementwise_kernel",
+    )
     return [
-        row(
-            "fused",
-            k([TICK, MENTION], 16, 212_300),
-            k([JINJA], 8, 211_000),
-            "gemm",
-            "cutlass",
-            "confirmed",
-            confidence=0.86,
-            q_value=0.011,
-        ),
+        row("fused", k([TICK, MENTION], 16, 212_300), k([JINJA], 8, 211_000), "gemm", "cutlass", "confirmed", confidence=0.86, q_value=0.011),
         row("exact", k([GEMM], 32, 318_400), k([GEMM], 32, 318_900), "gemm", "cutlass", q_value=0.48),
         row(
-            "template",
-            k([f"void at::native::vectorized_elementwise_kernel<4, {PIPE}>"], 40, 60_100),
-            k([f"void at::native::vectorized_elementwise_kernel<8, {PIPE}>"], 40, 58_300),
-            "elementwise",
-            "pytorch",
-            "confirmed",
-            confidence=0.9,
-            q_value=0.004,
+            "template", k([f"{vectorized}<4, {PIPE}>"], 40, 60_100), k([f"{vectorized}<8, {PIPE}>"], 40, 58_300), "elementwise", "pytorch",
+            "confirmed", confidence=0.9, q_value=0.004,
         ),
         row("exact", k([SCRIPT], 8, 96_800), k([SCRIPT], 8, 96_900), "attention", "flashinfer"),
         row("removed", k([ESCAPE], 1, 4_300), None, "norm", "pytorch", "exact"),
         row("added", None, k([CDATA, MARKUP], 1, 5_100), "norm", "triton", "exact"),
-        row(
-            "sequence",
-            k(["triton_red_fused_0"], 8, 27_600),
-            k(["triton_red_fused_1"], 8, 28_000),
-            "norm",
-            "triton",
-            confidence=0.7,
-        ),
-        row(
-            "exact",
-            k(["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], 16, 41_200),
-            k(["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], 16, 44_000),
-            "communication",
-            "nccl",
-            "likely",
-            q_value=0.08,
-        ),
-    ]
+        row("sequence", k(["triton_red_fused_0"], 8, 27_600), k(["triton_red_fused_1"], 8, 28_000), "norm", "triton", confidence=0.7),
+        row("exact", k([nccl], 16, 41_200), k([nccl], 16, 44_000), "communication", "nccl", "likely", q_value=0.08),
+    ]  # fmt: skip
 
 
 def _samples() -> list[m.StepSample]:
@@ -392,27 +294,12 @@ def _gaps() -> list[m.GapRow]:
         return m.GapSide(count, ns, ns / count, 0.8 * ns / count, 2.1 * ns / count)
 
     return [
-        m.GapRow(
-            "host_work",
-            "executor",
-            "_schedule",
-            "argmax_kernel",
-            GEMM,
-            side(1, 31_400),
-            side(1, 126_500),
-            95_100.0,
-        ),
-        m.GapRow(
-            "gc", "executor", "Python GC", MENTION, JINJA, side(0.04, 4_000), side(0.31, 27_500), 23_500.0
-        ),
-        m.GapRow(
-            "launch_api", "executor", "_forward_step", TICK, PIPE, side(1, 121_400), side(1, 126_100), 4_700.0
-        ),
-        m.GapRow(
-            "graph_internal", "executor", "", GEMM, GEMM, side(148, 68_400), side(140, 61_200), -7_200.0
-        ),
+        m.GapRow("host_work", "executor", "_schedule", "argmax_kernel", GEMM, side(1, 31_400), side(1, 126_500), 95_100.0),
+        m.GapRow("gc", "executor", "Python GC", MENTION, JINJA, side(0.04, 4_000), side(0.31, 27_500), 23_500.0),
+        m.GapRow("launch_api", "executor", "_forward_step", TICK, PIPE, side(1, 121_400), side(1, 126_100), 4_700.0),
+        m.GapRow("graph_internal", "executor", "", GEMM, GEMM, side(148, 68_400), side(140, 61_200), -7_200.0),
         m.GapRow("host_work", "executor", ESCAPE, SCRIPT, LINK, None, side(2, 1_900), 1_900.0),
-    ]
+    ]  # fmt: skip
 
 
 # what older results do not hold of a rank
@@ -422,20 +309,9 @@ NO_OWN_TIME = dict.fromkeys(("candidate_own_ns", "delta_own_ns", "candidate_last
 def full() -> Result:
     """Five runs a side, everything captured, a confirmed regression."""
     step = m.Step(
-        TOTAL_BASELINE,
-        TOTAL_CANDIDATE,
-        DELTA,
-        DELTA - 18_400.0,
-        DELTA + 21_100.0,
-        0.008,
-        m.Pair(5, 5),
-        m.Pair(145, 145),
-        42_000.0,
-        "repeats",
-        31_000.0,
-        "The smallest change these runs can detect is 3.0 % (80 % power).",
-        time_share=m.Shares(0.677, 1.0),
-    )
+        TOTAL_BASELINE, TOTAL_CANDIDATE, DELTA, DELTA - 18_400.0, DELTA + 21_100.0, 0.008, m.Pair(5, 5), m.Pair(145, 145), 42_000.0, "repeats",
+        31_000.0, "The smallest change these runs can detect is 3.0 % (80 % power).", time_share=m.Shares(0.677, 1.0),
+    )  # fmt: skip
     launch_b = m.LaunchSide(6.0, 1.0, 149.0, 0.966, 148_300.0, 127_100.0, 3_400.0, 2_900.0, 14_800.0)
     launch_c = m.LaunchSide(6.0, 1.0, 141.0, 0.964, 152_100.0, 131_500.0, 3_300.0, 2_850.0, 15_100.0)
     return Result(
@@ -473,94 +349,30 @@ def full() -> Result:
         findings=_findings(),
         kernels=_kernels(),
         ranges=[
+            m.RangeRow("_schedule", "", "executor", m.RangeSide(1, 31_900, 31_900), m.RangeSide(1, 127_100, 127_100), 95_200.0),
             m.RangeRow(
-                "_schedule",
-                "",
-                "executor",
-                m.RangeSide(1, 31_900, 31_900),
-                m.RangeSide(1, 127_100, 127_100),
-                95_200.0,
-            ),
-            m.RangeRow(
-                "_forward_step N: N ctx reqs, N gen reqs",
-                "",
-                "executor",
-                m.RangeSide(1, 812_000, 812_000),
-                m.RangeSide(1, 814_500, 814_500),
-                2_500.0,
+                "_forward_step N: N ctx reqs, N gen reqs", "", "executor", m.RangeSide(1, 812_000, 812_000), m.RangeSide(1, 814_500, 814_500), 2_500.0
             ),
             m.RangeRow(SCRIPT, PIPE, MENTION, None, m.RangeSide(2, 4_400, 2_200), 4_400.0),
         ],
         gaps=_gaps(),
         worst_gaps=[
-            m.WorstGap(
-                "candidate",
-                "pr_r3.sqlite",
-                5_214_118_402,
-                1_061_220,
-                "gc",
-                "Python GC",
-                "executor",
-                TICK,
-                GEMM,
-                "generation",
-            ),
-            m.WorstGap(
-                "candidate",
-                "pr_r1.sqlite",
-                4_902_004_981,
-                402_118,
-                "host_work",
-                "_schedule",
-                "executor",
-                PIPE,
-                JINJA,
-                "generation",
-            ),
-            m.WorstGap(
-                "baseline",
-                "main_r2.sqlite",
-                3_118_220_004,
-                388_402,
-                "launch_api",
-                "_forward_step",
-                "executor",
-                ESCAPE,
-                LINK,
-                "context",
-            ),
+            m.WorstGap("candidate", "pr_r3.sqlite", 5_214_118_402, 1_061_220, "gc", "Python GC", "executor", TICK, GEMM, "generation"),
+            m.WorstGap("candidate", "pr_r1.sqlite", 4_902_004_981, 402_118, "host_work", "_schedule", "executor", PIPE, JINJA, "generation"),
+            m.WorstGap("baseline", "main_r2.sqlite", 3_118_220_004, 388_402, "launch_api", "_forward_step", "executor", ESCAPE, LINK, "context"),
         ],
         launch=m.Launch(
             baseline=launch_b,
             candidate=launch_c,
             apis=[
                 m.ApiRow(
-                    api="cudaGraphLaunch",
-                    kind="launch",
-                    baseline_calls=1,
-                    candidate_calls=1,
-                    baseline_ns=118_400.0,
-                    candidate_ns=122_800.0,
-                    delta_ns=4_400.0,
-                ),
-                m.ApiRow(
-                    api="cudaLaunchKernel",
-                    kind="launch",
-                    baseline_calls=5,
-                    candidate_calls=5,
-                    baseline_ns=29_900.0,
-                    candidate_ns=29_300.0,
-                    delta_ns=-600.0,
-                ),
-                m.ApiRow(
-                    api="cudaEventSynchronize",
-                    kind="sync",
-                    baseline_calls=1,
-                    candidate_calls=1,
-                    baseline_ns=541_000.0,
-                    candidate_ns=530_200.0,
-                    delta_ns=-10_800.0,
-                ),
+                    api=api, kind=kind, baseline_calls=calls, candidate_calls=calls, baseline_ns=base, candidate_ns=cand, delta_ns=cand - base
+                )
+                for api, kind, calls, base, cand in (
+                    ("cudaGraphLaunch", "launch", 1, 118_400.0, 122_800.0),
+                    ("cudaLaunchKernel", "launch", 5, 29_900.0, 29_300.0),
+                    ("cudaEventSynchronize", "sync", 1, 541_000.0, 530_200.0),
+                )
             ],
             transitions=[m.TransitionRow(TICK, 2.0, 0.0, 0.0, 2.0)],
         ),
@@ -593,130 +405,42 @@ def full() -> Result:
         ),
         threads=[
             m.ThreadRow(
-                role="executor",
-                process="worker",
-                score=0.97,
-                baseline_ranges=["_schedule", "_forward_step N"],
-                candidate_ranges=["_schedule", SCRIPT],
-                baseline_range_ns=890_000.0,
-                candidate_range_ns=1_012_000.0,
-                delta_ns=122_000.0,
+                role="executor", process="worker", score=0.97, baseline_ranges=["_schedule", "_forward_step N"],
+                candidate_ranges=["_schedule", SCRIPT], baseline_range_ns=890_000.0, candidate_range_ns=1_012_000.0, delta_ns=122_000.0,
             ),
             m.ThreadRow(
-                role="await_response",
-                process="worker",
-                score=0.88,
-                baseline_ranges=["await_responses"],
-                candidate_ranges=["await_responses", PIPE],
-                baseline_range_ns=140_000.0,
-                candidate_range_ns=166_000.0,
-                delta_ns=26_000.0,
-                baseline_every=None,
-                candidate_every=10,
-                baseline_burst_ns=None,
-                candidate_burst_ns=1_660_000.0,
+                role="await_response", process="worker", score=0.88, baseline_ranges=["await_responses"],
+                candidate_ranges=["await_responses", PIPE], baseline_range_ns=140_000.0, candidate_range_ns=166_000.0, delta_ns=26_000.0,
+                baseline_every=None, candidate_every=10, baseline_burst_ns=None, candidate_burst_ns=1_660_000.0,
             ),
         ],
         response_path=[
             m.ResponseStage(
-                stage="executor",
-                thread="executor",
-                range="_handle_responses",
-                baseline_count=1.0,
-                candidate_count=2.0,
-                baseline_ns=41_000.0,
-                candidate_ns=44_000.0,
-                delta_ns=3_000.0,
-                keeps_up_baseline=True,
-                keeps_up_candidate=True,
-            ),
-            m.ResponseStage(
-                stage="await",
-                thread="await_response",
-                range="await_responses",
-                baseline_count=1.0,
-                candidate_count=2.0,
-                baseline_ns=140_000.0,
-                candidate_ns=166_000.0,
-                delta_ns=26_000.0,
-                keeps_up_baseline=True,
-                keeps_up_candidate=True,
-            ),
-            m.ResponseStage(
-                stage="detokenise",
-                thread="dispatch",
-                range="_handle_response",
-                baseline_count=1.0,
-                candidate_count=2.0,
-                baseline_ns=980_000.0,
-                candidate_ns=1_190_000.0,
-                delta_ns=210_000.0,
-                keeps_up_baseline=True,
-                keeps_up_candidate=False,
-            ),
+                stage=stage, thread=thread, range=inside, baseline_count=1.0, candidate_count=2.0, baseline_ns=base, candidate_ns=cand,
+                delta_ns=cand - base, keeps_up_baseline=True, keeps_up_candidate=keeps_up,
+            )
+            for stage, thread, inside, base, cand, keeps_up in (
+                ("executor", "executor", "_handle_responses", 41_000.0, 44_000.0, True),
+                ("await", "await_response", "await_responses", 140_000.0, 166_000.0, True),
+                ("detokenise", "dispatch", "_handle_response", 980_000.0, 1_190_000.0, False),
+            )
         ],
         strata=[
             m.Stratum(
-                phase="generation",
-                ctx_reqs="0",
-                ctx_tokens="0",
-                gen_reqs="16",
-                level="exact",
-                baseline_steps=140,
-                candidate_steps=141,
-                baseline_ns=TOTAL_BASELINE,
-                candidate_ns=TOTAL_CANDIDATE,
-                delta_ns=DELTA,
-                weight=1.0,
-                compared=True,
-                baseline_share=0.677,
-                candidate_share=1.0,
+                phase="generation", ctx_reqs="0", ctx_tokens="0", gen_reqs="16", level="exact", baseline_steps=140, candidate_steps=141,
+                baseline_ns=TOTAL_BASELINE, candidate_ns=TOTAL_CANDIDATE, delta_ns=DELTA, weight=1.0, compared=True,
+                baseline_share=0.677, candidate_share=1.0,
             ),
-            m.Stratum(
-                phase="context",
-                ctx_reqs="4",
-                ctx_tokens="768",
-                gen_reqs="0",
-                level="bucket",
-                baseline_steps=5,
-                candidate_steps=0,
-                baseline_ns=13.9e6,
-                candidate_ns=None,
-                delta_ns=None,
-                weight=0.0,
-                compared=False,
-                reason="baseline_only",
-                baseline_share=0.323,
-                candidate_share=0.0,  # 5 x 13.9 ms of 69.5 + 140 x 1.0386 ms
+            m.Stratum(  # 5 x 13.9 ms of 69.5 + 140 x 1.0386 ms
+                phase="context", ctx_reqs="4", ctx_tokens="768", gen_reqs="0", level="bucket", baseline_steps=5, candidate_steps=0,
+                baseline_ns=13.9e6, candidate_ns=None, delta_ns=None, weight=0.0, compared=False, reason="baseline_only",
+                baseline_share=0.323, candidate_share=0.0,
             ),
         ],
         ranks=[
+            m.RankRow(0, 0, TOTAL_BASELINE, TOTAL_CANDIDATE, DELTA, 1_100.0, 1_300.0, 40_100.0, 42_700.0, 21_000.0, 66_000.0, **NO_OWN_TIME),
             m.RankRow(
-                0,
-                0,
-                TOTAL_BASELINE,
-                TOTAL_CANDIDATE,
-                DELTA,
-                1_100.0,
-                1_300.0,
-                40_100.0,
-                42_700.0,
-                21_000.0,
-                66_000.0,
-                **NO_OWN_TIME,
-            ),
-            m.RankRow(
-                1,
-                1,
-                TOTAL_BASELINE + 200,
-                TOTAL_CANDIDATE - 100,
-                DELTA - 300,
-                21_000.0,
-                66_000.0,
-                40_000.0,
-                42_500.0,
-                1_100.0,
-                1_300.0,
+                1, 1, TOTAL_BASELINE + 200, TOTAL_CANDIDATE - 100, DELTA - 300, 21_000.0, 66_000.0, 40_000.0, 42_500.0, 1_100.0, 1_300.0,
                 **NO_OWN_TIME,
             ),
         ],
@@ -756,7 +480,7 @@ def full() -> Result:
         ],
         samples=_samples(),
         samples_left_out=0,
-    )
+    )  # fmt: skip
 
 
 def minimal() -> Result:
