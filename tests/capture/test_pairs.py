@@ -48,16 +48,17 @@ def test_a_pair_says_what_it_is_for() -> None:
             assert pair["expected_from"] in {"program", "sql"}, pair["name"]
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def opened(content: bytes) -> sqlite3.Connection:
     db = sqlite3.connect(":memory:")
-    db.deserialize(lzma.decompress(path.read_bytes()))
+    db.deserialize(content)
     return db
 
 
 def test_the_captures_are_scrubbed_and_whole() -> None:
     for path in FILES:
-        assert PRIVATE.search(lzma.decompress(path.read_bytes())) is None, path.name
-        with closing(opened(path)) as db:
+        content = lzma.decompress(path.read_bytes())
+        assert PRIVATE.search(content) is None, path.name
+        with closing(opened(content)) as db:
             assert db.execute("PRAGMA quick_check").fetchone() == ("ok",), path.name
             kernels, processes, streams = (
                 db.execute(query).fetchall()
@@ -79,7 +80,7 @@ def test_no_capture_says_whose_it_is() -> None:
     assert len(others) > 20
     found = []
     for path in others:
-        with closing(opened(path)) as db:
+        with closing(opened(lzma.decompress(path.read_bytes()))) as db:
             tables = [table for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             rows = (row for table in tables for row in db.execute(f'SELECT * FROM "{table}"'))
             texts = {value for row in rows for value in row if isinstance(value, str)}

@@ -6,6 +6,7 @@ The names are hostile on purpose: a kernel, a range or a label may hold anything
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from tracediff import model as m
 from tracediff.companions.model import Kpi, KpiRow, Result
 from tracediff.model.observed import Observed, ObservedPart
+from tracediff.report.html import render_html
 
 SCRIPT = "<script>alert(1)</script>"
 PIPE = "a|b"
@@ -481,6 +483,12 @@ def full() -> Result:
         samples=_samples(),
         samples_left_out=0,
     )  # fmt: skip
+
+
+@cache
+def page() -> str:
+    """That of `full`."""
+    return render_html(full())
 
 
 def minimal() -> Result:

@@ -36,7 +36,7 @@ RESULTS = {
 
 @cache
 def page_of(name: str) -> str:
-    return render_html(RESULTS[name])
+    return sample.page() if name == "full" else render_html(RESULTS[name])
 
 
 # All elements that the templates and the figure use; a name in a trace can add none.

@@ -114,7 +114,7 @@ def test_every_report_says_it() -> None:
     render_terminal(sample.full(), Console(file=out, width=300))
     assert said in out.getvalue()
     assert said in render_markdown(sample.full())
-    assert said.replace(" %", "\u202f%") in render_html(sample.full()).replace("&#39;", "'")
+    assert said.replace(" %", "\u202f%") in sample.page().replace("&#39;", "'")
 
 
 def test_shares_of_the_step_time(tmp_path) -> None:

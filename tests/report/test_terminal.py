@@ -13,7 +13,6 @@ from tests.report import sample
 from tests.report.golden import check
 from tracediff.model import Result
 from tracediff.report import kernel_words, waterfall
-from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
 
@@ -183,7 +182,7 @@ def test_parts_of_the_step_and_changes_of_a_row_have_headers_of_their_own(write)
 
 
 def test_no_column_of_percentages_goes_without_a_name() -> None:
-    page = render_html(sample.full())
+    page = sample.page()
     assert ">%</th>" not in page and '<th scope="col" class="n"></th>' not in page
     assert ">of step</text>" in page and "Of step&#39;s change</th>" in page.replace(
         "Of step's", "Of step&#39;s"
