@@ -8,6 +8,7 @@ import pytest
 from fixtures.builders import TraceBuilder
 from tests.tiny import reduced
 from tracediff.errors import TracediffError
+from tracediff.execution.sides import Run, Side, warnings_of
 from tracediff.formats.capture import load_capture
 from tracediff.trace.labels import ENOUGH, NOTHING, Launched, judge, pattern, results
 from tracediff.trace.steps import find_steps
@@ -239,6 +240,19 @@ def test_the_warning_is_the_same_for_runs_that_are_alike(tmp_path):
         (tmp_path / str(number)).mkdir()
         notes.append(reduced(looped("turn {}", first=number), tmp_path / str(number)).warnings)
     assert notes[0] == notes[1]
+
+
+def test_where_the_evidence_of_two_sides_differs_the_warning_names_them(tmp_path):
+    """Of equal ones no side; twice the same sentence, in other words, could be of either."""
+    for names, said in (("turn {}", "turn {}"), 1), (("turn {}", "round {}"), 2):
+        sides = []
+        for at, name in enumerate(names):
+            folder = tmp_path / f"{said}{at}"
+            folder.mkdir()
+            sides.append(Side(f"side {at}", [Run("a", [reduced(looped(name), folder)])]))
+        notes = [note.message for note in warnings_of(sides) if note.slug == "steps-by-evidence"]
+        assert len(notes) == said
+        assert [note.startswith(f"side {at}: ") for at, note in enumerate(notes)] == [said > 1] * said
 
 
 def test_layers_never_win(tmp_path):

@@ -201,14 +201,23 @@ def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
 
 
 _NAMED = 5  # exports that a warning is shown for; the rest are counted
+# Warnings that name no export: where they differ, the side is named.
+_OF_STEPS = ("steps-by-evidence", "steps-inferred", "one-step-per-run")
 
 
 def warnings_of(sides: Sequence[Side]) -> list[Note]:
     """What was left out of the sides, and the warnings of their exports: each slug for at most `_NAMED` exports."""
     said = dict.fromkeys(note for side in sides for note in side.notes)
     of: Counter[str] = Counter()
-    for part in (part for side in sides for part in side.parts):
-        fresh = [note for note in part.warnings if note not in said]
+    parts = [(side, part) for side in sides for part in side.parts]
+    of_steps = {note for _, part in parts for note in part.warnings if note.slug in _OF_STEPS}
+    unlike = Counter(note.slug for note in of_steps)
+    for side, part in parts:
+        notes = [
+            replace(note, message=f"{side.label}: {note.message}") if unlike[note.slug] > 1 else note
+            for note in part.warnings
+        ]
+        fresh = [note for note in notes if note not in said]
         of.update({note.slug for note in fresh})
         said.update(dict.fromkeys(note for note in fresh if of[note.slug] <= _NAMED))
     more = [(slug, count - _NAMED) for slug, count in of.items() if count > _NAMED]
