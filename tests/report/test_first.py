@@ -16,7 +16,7 @@ from tests.tiny import ROOT
 from tracediff import model as m
 from tracediff.companions.model import Result
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
-from tracediff.report import first, grammar, phase_table, sections, words
+from tracediff.report import first, grammar, phase_table, sections, units, words
 from tracediff.report.causes import advice, named, spoken, title
 from tracediff.report.first import headline, reason
 from tracediff.report.markdown import render_markdown
@@ -928,6 +928,16 @@ def test_what_a_finding_explains_is_left_out_where_it_is_no_part() -> None:
         for other in ({"share": None}, {"level": "within_noise"}, {"part": "tail"}, {"part": "mean"}):
             assert words.explains(msgspec.structs.replace(one, **other), slower) == ""
         assert words.explains(finding("host_work", share * 92, "mixed", share=share), slower) == ""
+
+
+def test_a_cause_in_the_other_mean_of_its_steps_is_not_elsewhere() -> None:
+    """The typical step and the mean hold the same time; what rare steps have comes on top, and other steps are others."""
+    deltas = (("generation", "mean", 80.0), ("generation", "tail", 4.0), ("mixed", "typical", 50.0))
+    phases = [m.PhaseDelta(name, part, us * US, 0.0, 0.0, "likely") for name, part, us in deltas]
+    one = finding("host_work", 88.6, phases=phases, **SCHEDULE)
+    assert words.elsewhere(one, units.scale_for([50 * US])) == (
+        "+4.00 us per mean generation step, in rare steps (likely); +50.00 us per mixed step (likely)"
+    )
 
 
 def test_what_these_runs_can_detect() -> None:

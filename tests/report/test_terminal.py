@@ -141,6 +141,8 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     )
     only = [still[1], still[3]]
     assert kernel_words.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
+    same = [msgspec.structs.replace(row, delta_ns=0.0) for row in only]
+    assert kernel_words.none_changed(same) == "Identical on both sides: 2 kernel rows."
 
 
 def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None:

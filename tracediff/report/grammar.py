@@ -533,6 +533,7 @@ PATTERNS: dict[str, str] = {
     "kernels_of_side": "Kernels that were recorded on the {side} only",
     "kernels_changed": "Kernels that changed most, in {step}",
     "kernels_of_one": "Kernels with the most time",
+    "kernels_same": "Identical on both sides: {rows}.",
     "kernels_still": "{rows} changed by less than {limit} each.",
     "kernels_some_still": "{rows} changed by less than {limit} each; of {others} that is not known: they scatter too much, or were not tested.",
     "kernels_others": "{rows} not shown to have changed",

@@ -77,6 +77,8 @@ def none_changed(rows: Sequence[KernelRow]) -> str:
     still = sum(map(words.still, rows))
     unknown = sum(row.level == "within_noise" for row in rows) - still
     pattern = "kernels_some_still" if still and unknown else "kernels_still" if still else "kernels_unknown"
+    if not any(row.delta_ns for row in rows):
+        pattern = "kernels_same"
     return say(
         pattern,
         rows=units.counted(still, "kernel row"),

@@ -487,23 +487,16 @@ def brief_unit(finding: Finding, result: Result) -> units.Spoken:
     return prose if 2_000 * abs(finding.delta_ns) >= prose.factor else units.prose([finding.delta_ns])
 
 
-def per_step(phase: str, part: str = "typical", unit: str = "step", *, apart: bool = False) -> str:
-    """`per generation step`, `per mean generation step` of the mean, `per step` where steps have no phase. apart: the typical step is called so."""
-    which = ["mean"] if part != "typical" else ["typical"] * apart
-    return " ".join(["per", *which, units.step(phase, unit)])
+def per_step(phase: str, part: str = "typical", unit: str = "step") -> str:
+    """`per generation step`, `per mean generation step` of the mean, `per step` where steps have no phase."""
+    return " ".join(["per", *["mean"] * (part != "typical"), units.step(phase, unit)])
 
 
 def per_step_of(finding: Finding, unit: str = "step") -> str:
     """Per which step the size of a cause is; a different mix is one of all steps."""
     if finding.cause == "batch_mix":
         return say("in_all_steps")
-    return per_step(finding.where.phase or "", finding.part, unit, apart=_apart(finding))
-
-
-def _apart(finding: Finding) -> bool:
-    """Whether a cause is judged in the typical step of its phase and in the mean."""
-    own = {finding.part, *(one.part for one in finding.phases if one.phase == finding.where.phase)}
-    return own >= {"typical", "mean"}
+    return per_step(finding.where.phase or "", finding.part, unit)
 
 
 class PartRow(msgspec.Struct, frozen=True):
@@ -570,10 +563,13 @@ def places(finding: Finding) -> list[tuple[str, str]]:
 
 
 def elsewhere(finding: Finding, scale: units.Scale) -> str:
-    """What the same cause does in other phases and parts, beyond noise: `+88.0 us per mixed step (likely)`."""
+    """What the same cause does in other phases, and in rare steps of its own, beyond noise: `+88.0 us per mixed step (likely)`."""
     said = []
     for one in finding.phases:
+        again = one.phase == finding.where.phase and "tail" not in (one.part, finding.part)  # in another mean
+        if one.level == "within_noise" or again:
+            continue
         rare = ", in rare steps" if one.part == "tail" else ""
-        step = per_step(one.phase, one.part, apart=_apart(finding))
-        said.append((one.level, f"{scale.delta(one.delta_ns)} {step}{rare} ({LEVELS[one.level][0]})"))
-    return "; ".join(text for level, text in said if level != "within_noise")
+        step = per_step(one.phase, one.part)
+        said.append(f"{scale.delta(one.delta_ns)} {step}{rare} ({LEVELS[one.level][0]})")
+    return "; ".join(said)
