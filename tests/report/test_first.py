@@ -277,6 +277,21 @@ def test_parts_have_their_own_signs_and_one_unit() -> None:
     )
 
 
+def test_new_synchronisations_are_advised_about_before_a_launch_that_they_expose() -> None:
+    """Of graphs that are launched once each there is little to cut; alone, that is said."""
+    launch = finding("launch_api", 60.0, where={"range": "forward", "api": "cudaGraphLaunch"}, share=0.65)
+    sync = finding(
+        "host_sync", 20.0, rank=2, where={"range": "sample", "api": "cudaStreamSynchronize"}, share=0.2,
+        facts=m.FindingFacts(counted_calls=True),
+    )  # fmt: skip
+    both = with_words(result("regressed", seen(1_000, 1_092, 8, launch, sync), launch, sync))
+    assert first.advice(both) == (
+        "Next: find what calls cudaStreamSynchronize in sample: remove it, or move it off the step's path."
+    )
+    alone = with_words(result("regressed", seen(1_000, 1_092, 8, launch), launch))
+    assert first.advice(alone).startswith("Next: one call launches each graph already: ")
+
+
 def test_a_part_of_one_rank_names_it() -> None:
     late = finding("host_work", 90.0, where={"range": "_schedule", "rank": 1})
     assert headline(result("regressed", seen(1_000, 1_092, 8, late), late)).why == (

@@ -108,14 +108,14 @@ def advice(finding: Finding) -> str:
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
     place = at(finding.where.range or "") or "on this thread"
     call = finding.where.os_call or finding.where.api or "the call"
-    if kind := _advised(finding):
+    if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern
     name = next(iter(finding.where.called), "").replace("\u2026", "*")
     return CAUSES[finding.cause].next.format(place=place, call=call, name=name, holder=_holder(finding.where))
 
 
-def _advised(finding: Finding) -> str:
+def advised(finding: Finding) -> str:
     """Which advice helps where the cause's own cannot; empty where it can."""
     where, facts = finding.where, finding.facts
     if facts.code_loads:

@@ -13,6 +13,7 @@ from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.causes import OWN, SURELY
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
+from tracediff.report.causes import advised as advised_of
 from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
@@ -100,10 +101,13 @@ def advised(result: Result) -> str:
         return say("next_same")
     parts, phase = result.observed.parts, result.observed.phase
     better = result.verdict in ("improved", "likely_improved")
-    for one in parts:
-        found = _finding(result, one)
-        if found is not None and found.next and found.delta_ns * one.delta_ns > 0:  # not of another phase
-            return found.next.rstrip(".")
+    named_first = [(one, found) for one in parts if (found := _finding(result, one)) and found.next]
+    own = [found for one, found in named_first if found.delta_ns * one.delta_ns > 0]  # not of another phase
+    if own and advised_of(own[0]) == "one_graph":  # there is little to do: new synchronisations expose the launch
+        calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
+        own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
+    if own:
+        return own[0].next.rstrip(".")
     if result.verdict not in words.MOVED:
         for found in result.findings:
             counted = found.level == "exact" and found.where.phase == phase
