@@ -121,11 +121,10 @@
       const top = side.top + HEAD - 3, high = side.height - HEAD + 3;
       for (const [begin, end] of beyond(figure, side)) hatched(context, at(begin, side), top, (end - begin) * px, high, ink.rule);
       for (const [begin, length] of side.marks ?? []) {
-        context.strokeStyle = context.fillStyle = ink.mark;
+        context.fillStyle = ink.mark;
         context.globalAlpha = 0.1;
         context.fillRect(at(begin, side), top, Math.max(length * px, 2), high);
         context.globalAlpha = 1;
-        context.strokeRect(at(begin, side), top, Math.max(length * px, 2), high);
       }
     }
     for (const lane of figure.lanes) {
@@ -154,6 +153,8 @@
       }
     }
     for (const side of figure.sides) {
+      context.strokeStyle = ink.mark; // over the events, which would hide its lower edge
+      for (const [begin, length] of side.marks ?? []) context.strokeRect(at(begin, side), side.top + HEAD - 3, Math.max(length * px, 2), side.height - HEAD + 2);
       context.fillStyle = crop ? ink.muted : ink.ink;
       const end = at(crop ? anchor : side.period, crop ? null : side);
       if (end > width + 1) continue;

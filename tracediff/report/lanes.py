@@ -29,6 +29,7 @@ _UNIT = 10  # ns of a number
 _MOST_EVENTS = 5_000  # of a figure, beyond which it is drawn in so many cells of its axis
 _CELLS = 250
 _SEEN = 0.003  # of the width of a drawing, about 3 px: what is shorter cannot be told
+_TOUCH = 0.001  # about 1 px: between frames that are further apart the GPU is seen to be idle
 _ORDER = ("gpu", "idle", "api", "range", "gil", "holders", "gc")
 GROUPS = {
     "gemm": ("GEMM", "--cat-compute"),
@@ -153,7 +154,7 @@ class _Page:
 
 def frames(crop: Crop) -> list[list[tuple[int, int]]]:
     """Start and length of the frames around a cause, by side: those that touch are one; none where they would hold nearly everything."""
-    found, gap = [], int(_SEEN * crop.length_ns)
+    found, gap = [], int(_TOUCH * crop.length_ns)
     for side in filter(None, (crop.baseline, crop.candidate)):
         starts, lengths = np.array(side.starts, np.int64), np.array(side.lengths, np.int64)
         joined = union(starts, starts + lengths + gap)
