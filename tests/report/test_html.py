@@ -151,6 +151,12 @@ def test_hostile_names_are_text() -> None:
     )
 
 
+def test_microseconds_are_spelt_in_one_way(page: str) -> None:
+    """Descriptions of pictures, which are read aloud, too; not the comment that a button copies, nor names and SQL."""
+    text = re.sub(r"<(script|style|textarea|code|pre)\b.*?</\1>", "", page, flags=re.DOTALL)
+    assert not re.findall(r"\d us\b", text) and "\u00b5s" in text
+
+
 def test_links_lead_somewhere(page: str) -> None:
     parsed = parsed_once(page)
     ids = [value for _, key, value in parsed.attributes if key == "id"]

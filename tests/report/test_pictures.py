@@ -442,7 +442,7 @@ def test_the_waterfall_shows_its_rows():
     figure = waterfall.build(sample.full())
     root = drawn(lambda layout: pictures.fall.draw(figure, layout), HALF)
     assert root.get("aria-label") == "Step-time waterfall"
-    assert (root.findtext("desc") or "").startswith("baseline 1,038.6 us; compute -1.3 us")
+    assert (root.findtext("desc") or "").startswith("baseline 1,038.6 \u00b5s; compute \u22121.3 \u00b5s")
     assert {bar.label for bar in figure.drawn} <= set(texts(root))
     assert {"+97.2", "\u22127.2"} <= set(texts(root))
 

@@ -90,7 +90,7 @@ class _Page:
             lanes = [[merge_lane(one, below) for one in own] for own in lanes]
         return {
             **_axis(length),
-            "below": units.exact(below) if below else "",
+            "below": _spoken(below) if below else "",
             "sides": [
                 {"side": side, "period": step.period_ns, "lanes": self._lanes(own, lanes)}
                 for (side, step), own in zip(sides, lanes, strict=True)
@@ -174,6 +174,11 @@ def _seen(lanes: list[list[Lane]], length: int) -> list[list[Lane]]:
 def _place(lane: Lane) -> tuple[str, str, str]:
     """What is one lane on both sides."""
     return lane.kind, lane.name, lane.of
+
+
+def _spoken(ns: int) -> str:
+    scale = units.scale_for([ns])
+    return f"{scale.number(ns)} {units.symbol(scale)}"
 
 
 def _axis(length: int) -> dict[str, Any]:

@@ -223,7 +223,7 @@ class Sheet:
         FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
         shapes = "".join(_elements(fromstring(out.getvalue()), alone=alone))
         width, height, title = self.layout.width, self.height, escape(self.title)
-        about = f"<desc>{escape(self.description)}</desc>"
+        about = f"<desc>{escape(typeset(self.description))}</desc>"
         if alone:
             corner, wide, high = -LINE, width + 2 * LINE, height + 2 * LINE
             size = f'width="{wide:g}" height="{high:g}"'
@@ -451,7 +451,7 @@ def time_axis(axes: Axes, values: Sequence[float], width: float) -> None:
 
 def typeset(text: str) -> str:
     """Micro sign, a narrow space before a percent sign, a true minus and arrow."""
-    text = text.replace(" us", " \u00b5s").replace(" %", "\u202f%").replace(" -> ", " \u2192 ")
+    text = re.sub(r" us\b", " \u00b5s", text).replace(" %", "\u202f%").replace(" -> ", " \u2192 ")
     return re.sub(r"(?<![\w.])-(?=<?\d)", "\u2212", text)
 
 
