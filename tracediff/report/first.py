@@ -103,7 +103,9 @@ def advised(result: Result) -> str:
     better = result.verdict in ("improved", "likely_improved")
     named_first = [(one, found) for one in parts if (found := _finding(result, one)) and found.next]
     own = [found for one, found in named_first if found.delta_ns * one.delta_ns > 0]  # not of another phase
-    if own and advised_of(own[0]) == "one_graph":  # there is little to do: new synchronisations expose the launch
+    if (
+        own and advised_of(own[0]) == "one_graph"
+    ):  # there is little to do: new synchronisations expose the launch
         calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
         own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
     if own:

@@ -154,7 +154,8 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     for side in ("baseline", "candidate")[: 1 + two]:
         out.write(0, y + 9, side * two, bold=True)
         size = ink.times.time(getattr(tree[0], f"{side}_ns"))
-        out.write(76 * two, y + 9, f"{size} {per_step(report)}{ranks}", ink="--muted")
+        per = "" if layout.narrow and ranks else f" {per_step(report)}"
+        out.write(76 * two, y + 9, f"{size}{per}{ranks}", ink="--muted")
         y = _draw_side(out, cells(tree, side), ink, y + 20) + 8
     y = _list(out, ink, y)
     if two:

@@ -68,11 +68,12 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
     most = max((abs(cause.delta_ns) for cause in one.causes), default=0)
     causes = [cause for cause in one.causes[:NAMED] if abs(cause.delta_ns) >= LITTLE * most]
     px = (right - AXIS) / (last + 2 * edge)
-    for number, cause in enumerate(causes, start=1):
-        if _mostly(cause):
-            x = AXIS + (cause.op + edge) * px
-            out.line([x, x], [ROW, bottom], "--muted", dashed=True)
-            out.write(x, bottom + 24, str(number), "center", bold=True)
+    marked = {
+        number: AXIS + (cause.op + edge) * px for number, cause in enumerate(causes, 1) if _mostly(cause)
+    }
+    for x in marked.values():
+        out.line([x, x], [ROW, bottom], "--muted", dashed=True)
+    out.number({number: (x, bottom + 24) for number, x in marked.items()})
     said = f"op, of {one.matched:,} in both steps. Above 0: the candidate is behind."
     y = out.paragraph(AXIS, bottom + 40, said, "--muted") + 9
     out.height = round(out.changes((_row(result, cause, scale) for cause in causes), y), 1)

@@ -111,8 +111,7 @@ def draw(result: Result, layout: Layout) -> Sheet | None:
         named = []
     per_power = side / math.log(high * factor / low)
     places = [(left + per_power * math.log(x * factor / low), bottom - per_power * math.log(y * factor / low)) for x, y in spots[: len(named)]]  # fmt: skip
-    for number, (x, y) in enumerate(places, start=1):
-        out.write(x, y - SIZE, str(number), "center", bold=True)
+    out.number({number: (x, y - SIZE) for number, (x, y) in enumerate(places, start=1)})
     beside = (0.0, bottom + 52) if layout.narrow else (right + 36, top + 4)
     called = _called(named)
     end = _list(out, named, called, *beside)

@@ -143,6 +143,15 @@ class Sheet:
                 x, y + 0.35 * SIZE, typeset(text), ha=anchor, va="baseline", color=colour(ink), weight=weight, transform=self._px
             )  # fmt: skip
 
+    def number(self, places: Mapping[int, tuple[float, float]]) -> None:
+        """Write numbers at their places; one that would lie on another stands beside it, towards the middle of the sheet."""
+        taken: list[tuple[float, float]] = []
+        for number, (x, y) in places.items():
+            while any(abs(x - at) < SIZE and abs(y - height) < SIZE for at, height in taken):
+                x += -SIZE if x > self.layout.width / 2 else SIZE
+            taken.append((x, y))
+            self.write(x, y, str(number), "center", bold=True)
+
     def line(self, xs: Sequence[float], ys: Sequence[float], ink: str, width: float = 1.0, *, dashed: bool = False) -> None:  # fmt: skip
         """Draw a line on the sheet, over all axes."""
         from matplotlib.lines import Line2D
@@ -485,6 +494,12 @@ def cut(text: str, after: str, width: float) -> str:
 
 
 def wrapped(text: str, width: float, most: int = 2) -> list[str]:
-    """The text in at most so many lines of a width, the last one cut."""
-    lines = textwrap.wrap(text, max(room(width), 8))
-    return lines if len(lines) <= most else [*lines[: most - 1], fitting(" ".join(lines[most - 1 :]), width)]
+    """The text in at most so many lines of a width, the last one cut. Names with digits and underscores are wider than words."""
+    for letters in range(max(room(width), 8), 7, -1):
+        lines = textwrap.wrap(text, letters)
+        if len(lines) > most:
+            rest = " ".join(lines[most - 1 :])
+            lines[most - 1 :] = [f"{rest[: letters - 1].rstrip()}\u2026"]
+        if all(measured(line) <= width for line in lines):
+            break
+    return lines
