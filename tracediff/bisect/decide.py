@@ -11,7 +11,7 @@ import msgspec
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.gates import parse_gate
 from tracediff.comparison.measures import Measure, by_run, parse
-from tracediff.comparison.sequential import confidence_sequence
+from tracediff.comparison.sequential import Known, confidence_sequence
 
 ERROR = 0.05
 """Probability that any answer of a search is wrong."""
@@ -33,14 +33,9 @@ class Rule(msgspec.Struct, frozen=True):
     prior: float = _PRIOR[0]
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What some pairs say, ns per step. Bounds are infinite while too few pairs say nothing."""
+class Seen(Known, frozen=True):
+    """What some pairs say of a commit."""
 
-    pairs: int
-    baseline_ns: float
-    delta_ns: float
-    low_ns: float
-    high_ns: float
     sd_ns: float
     limit_ns: float
     answer: Literal["good", "bad"] | None

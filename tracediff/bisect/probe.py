@@ -24,17 +24,15 @@ from tracediff.capture.runner import Pair, Runner
 from tracediff.comparison.classes import with_classes
 from tracediff.comparison.compare import compare
 from tracediff.comparison.measures import Measure
-from tracediff.comparison.sequential import METHOD, run_values
+from tracediff.comparison.sequential import finite, run_values
 from tracediff.errors import TracediffError
-from tracediff.execution.run import reduce_file
-from tracediff.execution.sides import Reading, Run, Side
-from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_bundle, read_manifest
-from tracediff.formats.inputs import one_run
+from tracediff.execution.run import Reduced
+from tracediff.execution.sides import Reading, Side
+from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_manifest
 from tracediff.model.bisect import BisectCommit, BisectProbe
 from tracediff.report.grammar import told
 
 if TYPE_CHECKING:
-    from tracediff.accounting.reduction import Reduction
     from tracediff.capture.machine import Nsys
 
 TREES = "checkouts"
@@ -110,7 +108,14 @@ class Prober(msgspec.Struct):
             raise BudgetSpentError
         self.watch.probing(baseline, candidate)
         probe = BisectProbe(baseline=baseline, candidate=candidate, folder=f"probes/{name}")
-        looks = _Looks(self, self.folder / probe.folder, rule, candidate, ends=name == ENDS)
+        looks = _Looks(
+            self,
+            self.folder / probe.folder,
+            rule,
+            candidate,
+            ends=name == ENDS,
+            reduced=Reduced(self.reading),
+        )
         began = time.monotonic()
         try:
             plan = self._plan(baseline, candidate)
@@ -202,40 +207,31 @@ class _Looks(msgspec.Struct):
     rule: Rule
     candidate: BisectCommit
     ends: bool  # nothing of them is taken for granted
+    reduced: Reduced
     last: Seen | None = None
     out_of_budget: bool = False
     build_seconds: float = 0.0
-    _reduced: dict[Path, Reduction] = msgspec.field(default_factory=dict)
     _sides: list[Side] = msgspec.field(default_factory=list)
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[dict[str, Any], str | None]:
         """Return the look for the manifest, and why no more runs are needed (None: go on). Raises _BrokenError."""
-        baseline, candidate = self._values(len(pairs))
+        baseline, candidate = self._values(pairs)
         self.last = seen = judge(baseline, candidate, self.rule)
         self.prober.watch.seen(seen)
         self.out_of_budget = (
             seen.answer is None and self.prober.spent() + self.seconds() >= self.prober.budget_s
         )
-        record = {
-            "pairs": seen.pairs,
-            "baseline_ns": round(seen.baseline_ns, 1),
-            "delta_ns": round(seen.delta_ns, 1),
-            "low_ns": _bound(seen.low_ns),
-            "high_ns": _bound(seen.high_ns),
-            "wanted_ns": round(abs(seen.limit_ns - seen.delta_ns), 1),
-            "alpha": 2 * self.rule.level,
-            "method": METHOD,
-        }
+        record = seen.recorded(abs(seen.limit_ns - seen.delta_ns), 2 * self.rule.level)
         return record, seen.answer or ("budget" if self.out_of_budget else None)
 
-    def _values(self, pairs: int) -> tuple[Floats, Floats]:
+    def _values(self, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
         """The measure of every pair. Raises _BrokenError where there is none: the runs of the commit are of another kind."""
         try:
-            self._sides = [self._side(name, pairs) for name in SIDES]
+            self._sides = [self.reduced.side(name, [pair[name] for pair in pairs]) for name in SIDES]
             return run_values(self.prober.measure, *with_classes(self._sides))
         except TracediffError as error:
             if error.slug in _NOTHING_THERE and not self.ends:
-                return np.zeros(pairs), np.zeros(pairs)
+                return np.zeros(len(pairs)), np.zeros(len(pairs))
             if error.slug in (*_NOTHING_THERE, "no-such-phase") and self.ends:
                 error.fix = (
                     f"--cause with {error.fix}; the same command with it goes on with the runs that are there"
@@ -244,16 +240,6 @@ class _Looks(msgspec.Struct):
             if error.slug in _OF_THE_MACHINE:
                 raise
             raise _BrokenError(self.candidate, error.slug, error.message) from None
-
-    def _side(self, name: SideName, pairs: int) -> Side:
-        runs = read_bundle(self.bundle).profiled[name][:pairs]
-        for path in (path for run in runs for path in run.exports if path not in self._reduced):
-            self._reduced[path] = reduce_file(path, self.prober.reading)
-        files = [one_run(run.name, run.exports) for run in runs]
-        return Side(
-            name,
-            [Run(one.name, [self._reduced[path] for path in one.files], one.ranks or ()) for one in files],
-        )
 
     def check(self) -> None:
         """Raise _BrokenError where an answer is one about runs that cannot be compared."""
@@ -283,15 +269,11 @@ def _built(tree: Path) -> Path:
 def _fill(probe: BisectProbe, seen: Seen) -> None:
     """The figures of a probe, and its answer unless there is a reason to skip it."""
     probe.pairs, probe.baseline_ns, probe.delta_ns = seen.pairs, seen.baseline_ns, seen.delta_ns
-    probe.low_ns, probe.high_ns = _bound(seen.low_ns), _bound(seen.high_ns)
-    probe.sd_ns = _bound(seen.sd_ns)
+    probe.low_ns, probe.high_ns = finite(seen.low_ns), finite(seen.high_ns)
+    probe.sd_ns = finite(seen.sd_ns)
     if not probe.reason:
         probe.verdict = seen.answer or "skip"
         probe.reason = "" if seen.answer else "noise"
-
-
-def _bound(value: float) -> float | None:
-    return round(value, 1) if math.isfinite(value) else None
 
 
 def _last_line(log: Path) -> str:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,12 @@ from tracediff.formats.reports import FORMS
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from tracediff.accounting.reduction import Reduction
     from tracediff.capture.machine import Nsys
     from tracediff.capture.plan import Plan, Slot
     from tracediff.capture.runner import Pair
     from tracediff.comparison.measures import Measure
     from tracediff.comparison.sequential import Look
-    from tracediff.execution.sides import Side
+    from tracediff.execution.run import Reduced
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Adaptive:
     until: str
     max_runs: int
     tell: Callable[[str], None]
-    _reduced: dict[Path, Reduction] = field(default_factory=dict)
+    reduced: Reduced
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[dict[str, Any], str | None]:
         """Return the look for the manifest, and why no more runs are needed (None: go on).
@@ -50,34 +49,11 @@ class Adaptive:
         from tracediff.comparison import sequential
 
         measure, wanted, relative = wanted_of(self.until)
-        baseline, candidate = (self._side(name, [pair[name] for pair in pairs]) for name in SIDES)
+        baseline, candidate = (self.reduced.side(name, [pair[name] for pair in pairs]) for name in SIDES)
         times = sequential.run_values(measure, baseline, candidate)
         seen = sequential.look(*times, wanted=wanted, relative=relative)
         self.tell(estimate(seen, measure.text, last=seen.pairs >= self.max_runs))
-        record: dict[str, Any] = {
-            "pairs": seen.pairs,
-            "baseline_ns": round(seen.baseline_ns, 1),
-            "delta_ns": round(seen.delta_ns, 1),
-            "low_ns": _bound(seen.low_ns),
-            "high_ns": _bound(seen.high_ns),
-            "wanted_ns": round(seen.wanted_ns, 1),
-            "alpha": sequential.ALPHA,
-            "method": sequential.METHOD,
-        }
-        return record, seen.answer
-
-    def _side(self, name: str, runs: Sequence[Sequence[Path]]) -> Side:
-        from tracediff.execution.run import reduce_file
-        from tracediff.execution.sides import Reading, Run, Side
-        from tracediff.formats.inputs import one_run
-
-        for path in (path for run in runs for path in run if path not in self._reduced):
-            self._reduced[path] = reduce_file(path, Reading())
-        files = [one_run(run[0].parent.name, run) for run in runs]
-        return Side(
-            name,
-            [Run(one.name, [self._reduced[path] for path in one.files], one.ranks or ()) for one in files],
-        )
+        return seen.recorded(seen.wanted_ns, sequential.ALPHA), seen.answer
 
 
 def wanted_of(until: str) -> tuple[Measure, float, bool]:
@@ -86,10 +62,6 @@ def wanted_of(until: str) -> tuple[Measure, float, bool]:
 
     text, wanted, relative = until_of(until)
     return by_run(parse(text)), wanted, relative
-
-
-def _bound(value: float) -> float | None:
-    return round(value, 1) if math.isfinite(value) else None
 
 
 def estimate(seen: Look, name: str = "step", *, last: bool = False) -> str:
@@ -251,6 +223,7 @@ def capture(
     from tracediff.capture.launch import left_out, need_packages, shown
     from tracediff.capture.machine import forget_tokens, gpus
     from tracediff.capture.runner import Runner
+    from tracediff.execution.run import Reduced
 
     forget_tokens()
     switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
@@ -278,7 +251,7 @@ def capture(
         return
     need_packages(plan, os.environ)
     with _Progress(plan) as progress:
-        enough = Adaptive(plan.until, plan.max_runs, progress.note) if plan.until else None
+        enough = Adaptive(plan.until, plan.max_runs, progress.note, Reduced()) if plan.until else None
         runner = Runner(
             plan, bundle, nsys, os.environ, report=progress.slot, enough=enough,
             prepare=lambda: check_out(plan, bundle, folder, progress.note),

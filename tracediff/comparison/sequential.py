@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ _PRIOR = 4.0  # G: narrowest for 5 to 10 pairs (see the table in docs/nulls.md)
 Answer = Literal["changed", "narrow"]
 
 
-class Look(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True):
     """What is known after some pairs, ns per step. Bounds are infinite while too few pairs say nothing."""
 
     pairs: int
@@ -49,13 +49,30 @@ class Look(msgspec.Struct, frozen=True):
     delta_ns: float
     low_ns: float
     high_ns: float
-    wanted_ns: float  # half-width that is wanted
-    answer: Answer | None  # None: go on
 
     @property
     def half_ns(self) -> float:
         """Half-width of the interval."""
         return (self.high_ns - self.low_ns) / 2
+
+    def recorded(self, wanted_ns: float, alpha: float) -> dict[str, Any]:
+        """What the manifest of a bundle keeps of it; None: no bound."""
+        times = {"baseline_ns": self.baseline_ns, "delta_ns": self.delta_ns}
+        times |= {"low_ns": self.low_ns, "high_ns": self.high_ns, "wanted_ns": wanted_ns}
+        rounded = {name: finite(value) for name, value in times.items()}
+        return {"pairs": self.pairs, **rounded, "alpha": alpha, "method": METHOD}
+
+
+class Look(Known, frozen=True):
+    """Whether it is known well enough."""
+
+    wanted_ns: float  # half-width that is wanted
+    answer: Answer | None  # None: go on
+
+
+def finite(value: float) -> float | None:
+    """A time to a tenth of a ns; None where it is not known."""
+    return round(value, 1) if math.isfinite(value) else None
 
 
 def confidence_sequence(

@@ -20,10 +20,11 @@ from tracediff.errors import TracediffError, visible
 from tracediff.execution.cache import Cache, key_of, opened
 from tracediff.execution.executors import Workers, alone, explain, worker_died, workers
 from tracediff.execution.sides import Reading
+from tracediff.formats.bundle import SideName
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
 from tracediff.formats.files import scratch
-from tracediff.formats.inputs import RunFiles, SideFiles
+from tracediff.formats.inputs import RunFiles, SideFiles, one_run
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.reports import Form
 from tracediff.formats.selection import Selection, spell_ranks, spell_steps
@@ -253,6 +254,24 @@ def reduce_file(
 
 
 _WITHOUT_STEPS = ("no-steps", "one-step", "no-whole-step")
+
+
+class Reduced(msgspec.Struct):
+    """Runs that are made one after another; each export is read once."""
+
+    reading: Reading = msgspec.field(default_factory=Reading)
+    _known: dict[Path, Reduction] = msgspec.field(default_factory=dict)
+
+    def side(self, name: SideName, runs: Sequence[Sequence[Path]]) -> Side:
+        """A side of runs, each of them its exports. Raises `TracediffError`, see `reduce_file`."""
+        from tracediff.execution.sides import Run, Side
+
+        for path in (path for run in runs for path in run if path not in self._known):
+            self._known[path] = reduce_file(path, self.reading)
+        files = [one_run(run[0].parent.name, run) for run in runs]
+        return Side(
+            name, [Run(one.name, [self._known[path] for path in one.files], one.ranks or ()) for one in files]
+        )
 
 
 def _reduce_file(
