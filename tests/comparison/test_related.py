@@ -120,16 +120,26 @@ def test_fewer_synchronisations_hide_what_the_host_does_in_their_place():
 def test_a_range_that_launches_as_many_times_more_kernels_does_more_on_its_host(
     launched: tuple[float, float], exposed: bool
 ) -> None:
-    """4 -> 18 synchronisations are 4.5 times as many. 8 times as many kernels explain 52 ms of host work, twice as many do not."""
-    wait, work = places([10, 100], [60, 52_100])
+    """4 -> 18 synchronisations are 4.5 times as many. 8 times as many kernels explain 800 us of host work, twice as many do not."""
+    wait, work = places([10, 100], [60, 900])
     rows = [candidate(wait, "host_sync"), candidate(work)]
     row = StructureRow(
         kind="kernels", phase="generation", range="[Executor] _forward_step", baseline=launched[0], candidate=launched[1],
         baseline_steps=12, candidate_steps=12, baseline_any=12, candidate_any=12, certain=True,
     )  # fmt: skip
     first, *others = with_synchronisation(rows, syncs(4, 18), [row])
-    assert first.judged.delta == pytest.approx((52_050 if exposed else 50) * US)
+    assert first.judged.delta == pytest.approx((850 if exposed else 50) * US)
     assert len(others) == (0 if exposed else 1)
+
+
+def test_a_synchronisation_exposes_no_more_than_a_step_could_hide():
+    """Steps of 1,110 us before: 1,100 us of host work may have been hidden in them, 1,200 are work that is new."""
+    for more, alone in ((1_100, 0), (1_200, 1)):
+        for sign in (1, -1):
+            wait, work = places(*([10, 100], [60, 100 + more])[::sign])
+            rows = [candidate(wait, "host_sync"), candidate(work)]
+            _, *others = with_synchronisation(rows, syncs(*(1, 3)[::sign]), [])
+            assert len(others) == alone
 
 
 def test_elsewhere_a_cause_is_its_own_places():

@@ -24,7 +24,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, Describe, RankSize, replacement
-from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
+from tracediff.comparison.cells import STEP, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.places import (
@@ -489,8 +489,8 @@ def with_synchronisation(
 
     After each such call the GPU is empty: the next launch, its latency and the host work before it are idle time that was hidden
     before. So those follow from the calls, where they moved the same way in the same range. With half the calls or fewer the host
-    may run ahead of the GPU for good, so that any time of it may be hidden. Where the range launches as many times more kernels, and no
-    fewer than calls, its host does more: nothing was hidden.
+    may run ahead of the GPU for good, so that any time of it may be hidden: no more than a step of the side with fewer of the calls. Where
+    the range launches as many times more kernels, and no fewer than calls, its host does more: nothing was hidden.
     """
     of_phases = {one.phase: one for one in launch.by_phase}
     out = candidates
@@ -501,7 +501,6 @@ def with_synchronisation(
         if abs(after - before) < MOSTLY:
             continue
         fewer = max(before, after) >= 2 * min(before, after)
-        most = float("inf") if fewer else _LAUNCH_NS * abs(after - before)
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, part) and one.of_rank is None]
         syncs = [one for one in mine if one.cause == "host_sync" and one.judged.delta * (after - before) > 0]
         # a place whose function is called as often as before has no other number of them
@@ -513,6 +512,9 @@ def with_synchronisation(
         if not syncs:
             continue
         main = min(syncs, key=order)
+        steps = main.judged.phase.part(part).estimate
+        hidden_in = float((steps.baseline if after > before else steps.candidate)[STEP])
+        most = hidden_in if fewer else _LAUNCH_NS * abs(after - before)
         launched = [row for row in structure if row.kind == "kernels" and row.range == main.where.range]
         does_more = any(row.phase == phase and _as_much_more(row, before, after) for row in launched)
         followers = [
