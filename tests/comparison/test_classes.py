@@ -246,3 +246,11 @@ def test_a_gate_on_the_step_holds_for_what_the_first_sentence_says(base):
     assert judge(parse_gate("step:+6%"), result).outcome == "passed"
     unsure = replace(said, ci_low_ns=-10 * US)
     assert judge(parse_gate("step:+3%"), replace(result, observed=unsure)).outcome == "inconclusive"
+
+
+def test_moments_are_in_the_phases_that_classes_become(tmp_path):
+    """Decodes are `step`, prefills that of the kernel that they alone launch: both wait for the host, with their longest moments."""
+    (side,) = with_classes([Side("one", [engine(tmp_path, "one", 0)])])
+    (part,) = side.parts
+    phases = {"step", "step-with-prompt"}
+    assert set(part.periods["phase"]) == set(part.moments["phase"]) == phases

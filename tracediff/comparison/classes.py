@@ -289,6 +289,7 @@ def _renamed(part: Reduction, phases: dict[str, str]) -> Reduction:
         periods=part.periods.with_columns(new),
         strata=part.strata.with_columns(new),
         worst=part.worst.with_columns(new),
+        moments=part.moments.with_columns(new),
         sequences={
             phase: sorted(common, key=lambda one: -one.steps)[:MOST_SEQUENCES]
             for phase, common in sequences.items()
