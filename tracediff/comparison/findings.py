@@ -512,7 +512,7 @@ def with_synchronisation(
         if not syncs:
             continue
         main = min(syncs, key=order)
-        steps = main.judged.phase.part(part).estimate
+        steps = main.judged.phase.part(main.judged.part).estimate
         hidden_in = float((steps.baseline if after > before else steps.candidate)[STEP])
         most = hidden_in if fewer else _LAUNCH_NS * abs(after - before)
         launched = [row for row in structure if row.kind == "kernels" and row.range == main.where.range]
