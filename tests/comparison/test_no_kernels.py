@@ -109,7 +109,8 @@ def test_host_time_is_given_without_being_asked_for(kinds: tuple[str, ...], labe
     assert {row.kind for row in result.host.rows} == {
         {"runtime": "call", "nvtx": "range"}[one] for one in kinds if one in ("runtime", "nvtx")
     }
-    assert show_request(ShowRequest(paths[0], cache=False)).host is not None
+    if "runtime" in kinds:
+        assert show_request(ShowRequest(paths[0], cache=False)).host is not None
 
 
 def rows(*sides: Side):
