@@ -12,6 +12,7 @@ from tracediff.model import Finding, FindingPart, Result
 from tracediff.model.causes import CAUSES
 from tracediff.model.pictures import CropSide
 from tracediff.report import fields, lanes, phrases, units, values, words
+from tracediff.report import first as first_screen
 from tracediff.report.amounts import NAME, NAMED, PAGE, TEXT
 from tracediff.report.blocks import (
     Block,
@@ -42,9 +43,15 @@ def at_once(causes: Sequence[Finding]) -> list[Finding]:
     return list(causes[:NAMED])
 
 
-def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: str = "") -> Items:
-    """Causes in a line each: what, how much, how sure, what it is made of, where. width: of names; page: that of the report, which they lead to."""
-    items = []
+def in_lines(
+    result: Result, found: Sequence[Finding], width: int = 110, page: str = "", *, advise: bool = False
+) -> Items:
+    """Causes in a line each: what, how much, how sure, what it is made of, where.
+
+    width: of names; page: that of the report, which they lead to. advise: before and after too, and what to do, but what the first
+    screen says.
+    """
+    items, said_first = [], first_screen.advised(result) if advise else ""
     for one in found:
         title = words.sentence(shorten(one.title, width + NAME // 2))
         held = words.held(result, one) if one.level != "within_noise" else ""
@@ -52,12 +59,15 @@ def in_lines(result: Result, found: Sequence[Finding], width: int = 110, page: s
             words.brief_size(one, result),
             ", ".join(text for text in (words.evidence(one, result), held) if text),
             words.explains(one, result),
+            _before_and_after(one, words.finding_scale([one], result)) if advise else "",
             words.parts_line(one, words.finding_scale([one], result)),
         ]
         name: Span = Link(title, f"finding-{one.rank}", page) if page else Strong(title)
         item = [name, f": {'; '.join(text for text in said if text)}"]
         for what, value in words.places(one)[:2]:
             item += [f"; {what} ", Code(shorten(value, min(width, 60)))]
+        if advise and one.next and result.verdict != "no_change" and one.next.rstrip(".") != said_first:
+            item.append(f"; next: {one.next.rstrip('.')}")
         items.append(item)
     return Items(items)
 
@@ -200,13 +210,18 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
     texts = (
         "" if noise else words.held(result, one),
         words.explains(one, result),
-        "" if any(part.follows for part in one.parts) else words.both_sides(one, scale, "->"),
+        _before_and_after(one, scale),
     )
     return [
         Cell(words.size(one, scale, words.unit(result)), one.delta_ns, _tone(one)),
         _sure(one, result),
         *(Cell(text) for text in texts if text),
     ]  # fmt: skip
+
+
+def _before_and_after(one: Finding, scale: units.Scale) -> str:
+    """Its time on both sides; of one that others follow from it is not the whole."""
+    return "" if any(part.follows for part in one.parts) else words.both_sides(one, scale, "->")
 
 
 def _where(one: Finding, result: Result) -> Table:

@@ -132,14 +132,15 @@ def said_by(tool: Tool, pattern: str, **slots: str) -> str:
 
 def _opening(result: Result, link: str, picture: str) -> str:
     text = ""
-    for width in range(3 * NAME, 0, -NAME):
-        text = document.markdown(blocks=_first(result, link, picture, width), width=width)
-        if length(text) <= OPEN:
-            break
+    for advise in (True, False):  # room for what to do about each cause comes after that for all else
+        for width in range(3 * NAME, 0, -NAME):
+            text = document.markdown(blocks=_first(result, link, picture, width, advise=advise), width=width)
+            if length(text) <= OPEN:
+                return text
     return text
 
 
-def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
+def _first(result: Result, link: str, picture: str, width: int, *, advise: bool) -> list[Block]:
     causes, _ = words.listed(result)
     page = page_of(link)
     what, *others = first.lines(result)
@@ -167,7 +168,7 @@ def _first(result: Result, link: str, picture: str, width: int) -> list[Block]:
         found.append(Figure("", title, "", picture))
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
-        found.append(findings.in_lines(result, findings.at_once(causes), width, page))
+        found.append(findings.in_lines(result, findings.at_once(causes), width, page, advise=advise))
     elif not judged and not result.host and not kernel_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
