@@ -14,7 +14,7 @@ from tracediff.cli.outputs import ALONE, COMPARISON, named, version
 @click.command(epilog="Example: tracediff schema > result.schema.json")
 def schema() -> None:
     """Print the JSON Schema of what `tracediff compare --json` and `tracediff show --json` write."""
-    click.echo(render_schema(), nl=False)
+    click.echo(json.dumps(build_schema(), indent=1, ensure_ascii=False).encode())
 
 
 def build_schema() -> dict[str, Any]:
@@ -47,8 +47,3 @@ def build_schema() -> dict[str, Any]:
         **chosen,
         "$defs": dict(sorted(structs.items())),
     }
-
-
-def render_schema() -> bytes:
-    """Return the schema as text."""
-    return json.dumps(build_schema(), indent=1, ensure_ascii=False).encode() + b"\n"

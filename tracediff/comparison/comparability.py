@@ -45,10 +45,6 @@ def _gpus(part: Reduction) -> str:
     return ", ".join(sorted({name for _, name, _, _ in part.devices})) or "?"
 
 
-def _gpu_count(part: Reduction) -> str:
-    return str(len({(device, name) for device, name, _, _ in part.devices}) or "?")
-
-
 def _clocks(part: Reduction) -> str:
     clocks = dict.fromkeys(f"{clock / 1e6:.0f} MHz" for _, _, _, clock in part.devices if clock)
     return ", ".join(clocks) or "?"
@@ -57,7 +53,7 @@ def _clocks(part: Reduction) -> str:
 # What an export says of the machine, by the names of the checks; `?` where it does not.
 _FACTS: dict[str, Callable[[Reduction], str]] = {
     "gpu": _gpus,
-    "gpu_count": _gpu_count,
+    "gpu_count": lambda part: str(len({(device, name) for device, name, _, _ in part.devices}) or "?"),
     "driver": _meta("NvDriverVersion"),
     "cuda": _cuda,
     "nsys": _meta("EXPORT_PRODUCT_VERSION"),

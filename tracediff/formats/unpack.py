@@ -151,14 +151,12 @@ def _unpacked_xz(path: Path, out: Path) -> Path:
         raise
     except OSError as error:
         out.unlink(missing_ok=True)
-        raise _disk_full(path, "unpacked", error) from error
+        raise TracediffError(
+            "disk-full",
+            f"{path.name} could not be unpacked: {error}",
+            fix="set TMPDIR to a folder with space",
+        ) from error
     return out
-
-
-def _disk_full(path: Path, what: str, error: Exception) -> TracediffError:
-    return TracediffError(
-        "disk-full", f"{path.name} could not be {what}: {error}", fix="set TMPDIR to a folder with space"
-    )
 
 
 # Exports that another tool left in write-ahead-log mode.

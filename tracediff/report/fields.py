@@ -15,7 +15,7 @@ from tracediff.model import (
     causes,
 )
 from tracediff.model.common import ABSENT, SIDES, Evidence
-from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, HostWorkRow, PayloadRow
+from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, PayloadRow
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
 from tracediff.model.show import Show
@@ -234,10 +234,6 @@ def _change_of_one(row: HostRow, context: Context) -> Cell | None:
     return Cell(f"{said} {each.unit}", row.mean_delta_ns)
 
 
-def _host_work(row: HostWorkRow, context: Context) -> str | Cell:
-    return row.call or Cell({"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}[row.kind])
-
-
 def _payload_delta(row: PayloadRow, context: Context) -> Cell | None:
     if row.delta_mean is ABSENT or row.delta_mean is None:
         return None
@@ -341,7 +337,9 @@ VALUES: dict[str, Value] = {
     "work": _work,
     **{f"known_{side}": _known(side) for side in SIDES},
     "change_of_one": _change_of_one,
-    "host_work": _host_work,
+    "host_work": lambda row, context: (
+        row.call or Cell({"off_cpu": "on no CPU, in no recorded OS call", "rest": "neither"}[row.kind])
+    ),
     "payload_delta": _payload_delta,
     **{f"{part}_{side}": _metric(part, side) for part in ("steps", "busy", "idle") for side in SIDES},
     **{f"{part}_delta": _metric_delta(part) for part in ("steps", "busy", "idle")},

@@ -322,10 +322,6 @@ def _change(history: History, segment: Segment, one: ChangeFound) -> Section:
     return _article(said, one, segment, Line([say("open"), opened(history, one)], "note"))
 
 
-def _drift(history: History, segment: Segment, one: DriftFound) -> Section:
-    return _article([Cell(drift(history, one), tone="warn"), f", {certainty(one.p)}"], one, segment)
-
-
 def _article(said: list[Span], one: ChangeFound | DriftFound, segment: Segment, *after: Block) -> Section:
     parts = [Items([[text] for text in causes(one, segment)])] if one.causes else []
     return Section("", "", [Line(said), *parts, *after], look="change")
@@ -336,7 +332,10 @@ def _found(history: History, segment: Segment, most: int | None = None) -> list[
     found: list[Block] = [_change(history, segment, one) for one in segment.changes[:most]]
     if older := len(segment.changes) - len(found):
         found.append(Line([say("older_changes", count=units.counted(older, "older change"))], "note"))
-    return found + [_drift(history, segment, one) for one in segment.drifts]
+    return found + [
+        _article([Cell(drift(history, one), tone="warn"), f", {certainty(one.p)}"], one, segment)
+        for one in segment.drifts
+    ]
 
 
 def _standing(segment: Segment) -> list[Block]:

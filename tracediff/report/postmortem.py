@@ -321,7 +321,7 @@ def _categories(result: Result) -> list[list[Span]]:
     for key in palette.order(set(books.delta)):
         label = palette.category(key).label
         if key not in books.baseline and key not in books.candidate:
-            if flag := words.category_missing(result, key):
+            if key in words.OPTIONAL and (flag := words.capture_with(result, words.OPTIONAL[key])):
                 absent = words.unseen(words.OPTIONAL[key])
                 rows.append([label, "", say("not_ruled_out"), say("unseen_shows", unseen=absent, flag=flag)])
             continue

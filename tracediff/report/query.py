@@ -76,7 +76,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return _float(value)
+        # enough digits to tell what matters; CSV and JSON have them all
+        return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list | dict):
@@ -92,11 +93,6 @@ def _cells(column: pl.Series) -> list[str]:
     ):
         return [_NULL if one is None else f"{one:.0f}" for one in values]
     return [_cell(one) for one in values]
-
-
-def _float(value: float) -> str:
-    """Enough digits to tell what matters; CSV and JSON have them all."""
-    return f"{value:.3f}" if 100 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
 def _cut(cells: list[str], longest: int) -> list[str]:

@@ -90,7 +90,7 @@ def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:
     )
 
 
-def _size(row: KernelRow | GapRow | RangeRow) -> float:
+def size_of(row: KernelRow | GapRow | RangeRow) -> float:
     """The size of a row's change, or its time where there is one side."""
     if row.delta_ns is not ABSENT:
         return abs(row.delta_ns)
@@ -99,17 +99,7 @@ def _size(row: KernelRow | GapRow | RangeRow) -> float:
 
 def kernel_order(row: KernelRow) -> tuple[float, str, str]:
     """Order kernel rows by the size of their change, then by name."""
-    return -_size(row), kernel_name(row, shortened=False), row.match
-
-
-def gap_order(row: GapRow) -> tuple[float, str, str, str, str, str]:
-    """Order gap rows by the size of their change, then by what they are."""
-    return -_size(row), row.cause, row.thread, row.range, row.previous, row.next
-
-
-def range_order(row: RangeRow) -> tuple[float, str, str, str]:
-    """Order range rows by the size of their change, then by what they are."""
-    return -_size(row), row.range, row.domain, row.thread
+    return -size_of(row), kernel_name(row, shortened=False), row.match
 
 
 def rank_order(row: RankRow) -> tuple[float, int, int]:

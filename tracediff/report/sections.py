@@ -514,7 +514,10 @@ def _host(report: Report) -> Section | None:
 
 
 def _gaps(report: Report) -> Section:
-    listed = sorted(report.gaps, key=rows.gap_order)
+    listed = sorted(
+        report.gaps,
+        key=lambda row: (-rows.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
+    )
     made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2)
     if report.gaps_left_out and made:
         made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
@@ -613,7 +616,7 @@ def _threads(report: Report) -> Section:
         what = "lead_threads" if _two(report) else "lead_threads_of_one"
         own.append(part("Threads by role", _told(report, "threads", report.threads, what, depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
-    listed = sorted(report.ranges, key=rows.range_order)
+    listed = sorted(report.ranges, key=lambda row: (-rows.size_of(row), row.range, row.domain, row.thread))
     ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
     if ranges:
         parts.append(Section("ranges", "NVTX ranges", ranges, menu="Ranges" if report.ranges else ""))

@@ -208,16 +208,14 @@ def with_sentences(report: Show) -> Show:
     steps = [
         replace(
             one,
-            places=[replace(place, title=_step_title(place, host_only=host_only)) for place in one.places],
+            places=[
+                replace(place, title=place.kernel or idle_title(place, host_only=host_only))
+                for place in one.places
+            ],
         )
         for one in report.chosen
     ]
     return replace(report, chosen=[replace(one, text=step_sentence(report, one)) for one in steps])
-
-
-def _step_title(place: StepPlace, *, host_only: bool) -> str:
-    """A place in a list."""
-    return place.kernel or idle_title(place, host_only=host_only)
 
 
 def step_sentence(report: Show, one: StepDiff) -> str:

@@ -243,11 +243,6 @@ def missing(result: Result | Show, kind: str) -> str:
 OPTIONAL = {key: row.needs for key, row in causes.CAUSES.items() if row.needs in ("gc", "gil")}
 
 
-def category_missing(report: Result | Show, key: str) -> str:
-    """Return the flag that captures a category which can be absent; empty for the others."""
-    return capture_with(report, OPTIONAL[key]) if key in OPTIONAL else ""
-
-
 def sentence(text: str) -> str:
     """Begin with a capital where the text begins with an ordinary word, not with a name."""
     return text[:1].upper() + text[1:] if re.match(r"[a-z-]+([ ,]|:(?!:))", text) else text

@@ -249,15 +249,11 @@ def side_line(word: str, side: TrtexecSide) -> str:
     return f"{word}: {side.label} ({'; '.join(filter(None, parts))})"
 
 
-def _became(row: TrtexecRow) -> str:
-    return "; ".join(one for one in (row.sentence, meaning(row)) if one)
-
-
 VALUES: dict[str, values.Value] = {
     "difference": lambda row, context: marked(row.difference, row.tone),
     "layer": lambda row, context: name(row).cell(400),
     "match": lambda row, context: f"{row.match} (reformat)" if row.reformat else row.match,
-    "became": lambda row, context: _became(row),
+    "became": lambda row, context: "; ".join(one for one in (row.sentence, meaning(row)) if one),
     "changed": lambda row, context: name(row.row).cell(400),
     "group": lambda row, context: shorten(row.name, 48) or NAMELESS,
 }
