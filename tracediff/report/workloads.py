@@ -66,7 +66,7 @@ def left_out(report: Result | Show) -> list[str]:
     named = min(NAMED, sum(most_of(one) >= SURELY for one in out))
     if len(out) - named == 1 and not named:
         named = 1
-    texts = [f"{size([one])}{_called(one)}{_WHY[one.reason].clause}" for one in out[:named]]
+    texts = [f"{size([one])}{_called(one)}{_why(one).clause}" for one in out[:named]]
     if named and out[named:]:
         more = units.counted(len(out) - named, "more workload")
         texts.append(say("more_workloads", size=size(out[named:]), workloads=more))
@@ -95,11 +95,16 @@ def _called(stratum: Stratum) -> str:
     return "" if name == "step" else f" ({name})"
 
 
+def _why(stratum: Stratum) -> _Why:
+    """A result from elsewhere may have other reasons."""
+    return _WHY.get(stratum.reason, _WHY[""])
+
+
 def _summed(strata: Sequence[Stratum]) -> str:
     """Why the steps of several workloads are in no mean."""
     reasons = {one.reason for one in strata}
     if len(reasons) == 1:
-        return _WHY[strata[0].reason].several
+        return _why(strata[0]).several
     return "of workloads that one side lacks" if reasons <= _LACKING else "without a counterpart"
 
 
