@@ -292,6 +292,17 @@ def test_new_synchronisations_are_advised_about_before_a_launch_that_they_expose
     assert first.advice(alone).startswith("Next: one call launches each graph already: ")
 
 
+def test_steps_that_are_long_are_not_told_for_those_with_more_synchronisations() -> None:
+    """24 of 184 steps have more calls, 9 of them take far longer: the calls are counted, in the title."""
+    rare = m.RareFact(0.0, 9.0, 184.0, 184.0, 0.0)
+    for counted, said in ((True, ""), (False, "It is long in 0 % -> 4.9 % of the steps;")):
+        facts = m.FindingFacts(counted_calls=counted, rare=rare)
+        one = finding("host_sync", 60.0, part="mean", facts=facts, where={"api": "cudaStreamSynchronize"})
+        told = with_words(result("regressed", seen(1_000, 1_092, 8, one, of="mean"), one))
+        note = told.findings[0].note
+        assert note.startswith(said) and bool(note) is not counted
+
+
 def test_a_part_of_one_rank_names_it() -> None:
     late = finding("host_work", 90.0, where={"range": "_schedule", "rank": 1})
     assert headline(result("regressed", seen(1_000, 1_092, 8, late), late)).why == (
