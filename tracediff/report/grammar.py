@@ -431,8 +431,7 @@ PATTERNS: dict[str, str] = {
     "begun": "Not in the mean: {steps} at the start of a run ({time} per step).",
     # What share of the step time is compared, and what is left out.
     "compared": "Compared: {shares} step time.",
-    "without_run": "{whose} (without run {names})",
-    "without_runs": "{whose} (without runs {names})",
+    "without_runs": "{whose} (without {names})",
     "baseline_s": "{share} of the baseline's",
     "candidate_s": "{share} of the candidate's",
     "of_step_time": "{shares} step time, {steps}",

@@ -177,8 +177,7 @@ def step_share(result: Result) -> str:
     said = []
     for side in SIDES:
         text, runs = say(f"{side}_s", share=f"{100 * getattr(share, side):.0f} %"), _odd_runs(result, side)
-        pattern = "without_runs" if len(runs) > 1 else "without_run"
-        said.append(say(pattern, whose=text, names=", ".join(sorted(runs))) if runs else text)
+        said.append(say("without_runs", whose=text, names=", ".join(sorted(runs))) if runs else text)
     return say("compared", shares=" and ".join(said))
 
 
