@@ -170,6 +170,7 @@ def test_a_range_is_its_own_work_and_what_it_waited_for(tmp_path):
     (waits,) = of_kind(report, "range_waits")
     assert waits.text == (
         "_schedule on the executor thread takes 100 us per step: 60.0 us waiting for the GIL, 20.0 us in CUDA calls, 20.0 us its own work."
+        " Move the work of the thread that holds it to another process, or release the GIL there."
     )
 
 

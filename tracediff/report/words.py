@@ -366,9 +366,10 @@ def page_unit(result: Result) -> units.Spoken:
 
 
 def tested_level(row: Any) -> Evidence | None:
-    """How sure a row is; None where it was not tested: it has no q, or one that has none no interval."""
+    """How sure a row is; None where it was not tested: it has neither p nor q, or one that has no q no interval."""
     test = getattr(row, "q_value", getattr(row, "ci_low_ns", 0.0))
-    return None if row.level == "within_noise" and test is None else row.level
+    tested = test is not None or getattr(row, "p_value", None) is not None
+    return row.level if tested or row.level != "within_noise" else None
 
 
 def q_value(row: KernelRow | Finding) -> str:

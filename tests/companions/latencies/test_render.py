@@ -38,6 +38,15 @@ def test_the_terminal():
     assert "runs: baseline 1, candidate 1" in single
 
 
+def test_the_mean_that_a_verdict_tests_was_tested():
+    """The medians have a q, the mean a p alone; what is within the floor may be noise."""
+    quiet = compare_latencies(*(noisy(np.random.default_rng(seed)) for seed in (1, 2)))
+    text = terminal(LatencyReport(tool=Tool("", ""), latencies=quiet))
+    assert quiet.rows[0].level == "within_noise" and quiet.rows[0].p_value is not None
+    assert "may be noise" in text and "not tested" not in text
+    assert "iterations without the warm-up" in " ".join(text.split())
+
+
 def test_what_did_not_pass_is_said_first():
     quiet = compare_latencies(*(noisy(np.random.default_rng(seed)) for seed in (1, 2)))
     assert words.doubtful(quiet) == []

@@ -8,8 +8,7 @@
 --   baseline_comm_wait_ns, candidate_comm_wait_ns       DOUBLE   collectives until the last rank arrived, per step; of ranks of one clock
 --   baseline_comm_transfer_ns, candidate_comm_transfer_ns DOUBLE the rest of them
 --   baseline_caused_wait_ns, candidate_caused_wait_ns   DOUBLE   what the other ranks waited in sum while this one was the last
---   baseline_sent_bytes, candidate_sent_bytes           DOUBLE   that it sends to single ranks of its groups per step: ncclSend, ncclAlltoAll;
---                                                                NULL where the captures do not hold them
+--   baseline_sent_bytes, candidate_sent_bytes           DOUBLE   that it sends to single ranks of its groups per step; NULL where that is not in the captures
 --   delta_ns, delta_own_ns                              DOUBLE   candidate - baseline
 WITH of_run AS (
     SELECT side, run, "rank", device, sum(ns * weight) / sum(weight) AS ns, sum(own_ns * weight) / sum(weight) AS own_ns
