@@ -12,7 +12,8 @@ from tests.comparison.test_ranks import ranks
 from tracediff.comparison.compare import compare
 from tracediff.comparison.show import show
 from tracediff.errors import TracediffError
-from tracediff.execution.run import reduce_sides
+from tracediff.execution import run
+from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, steps_table
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
@@ -120,7 +121,8 @@ def test_a_mistake_of_the_command_is_no_fault_of_an_export(folder):
 
 
 @pytest.mark.slow
-def test_an_export_that_is_being_written_is_named(folder):
+def test_an_export_that_is_being_written_is_named(folder, monkeypatch):
+    monkeypatch.setattr(run, "reduce_file", reduce_file)  # whatever was read of its like
     writer = sqlite3.connect(folder / "run_rank2.sqlite", isolation_level=None)
     try:
         writer.execute("BEGIN EXCLUSIVE")
