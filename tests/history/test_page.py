@@ -23,7 +23,7 @@ from tracediff.history.policy import judge
 from tracediff.model import encode
 from tracediff.report.document import render_terminal
 from tracediff.report.escape import markdown_prose
-from tracediff.report.history import called, causes, headline, outcome, render_html
+from tracediff.report.history import called, causes, headline, outcome, render_html, signed
 
 
 def with_machines(points: list[Point]) -> list[Point]:
@@ -211,3 +211,7 @@ def test_a_check_begins_with_how_it_ends():
     assert outcome(found, []) == f"history check passed: nothing speaks against the newest point, {newest}"
     unsure = judge(found, [parse_gate("kernel:nothing:+1%")])[-1:]
     assert "cannot tell" in outcome(found, unsure)
+
+
+def test_a_count_that_does_not_change_has_no_sign():
+    assert [signed(value, "count") for value in (-0.001, 0.0, -1.5, 12.0)] == ["0", "0", "-1.50", "+12.00"]

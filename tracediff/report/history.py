@@ -58,7 +58,9 @@ def amount(value: float | None, unit: str) -> str:
 
 def signed(value: float, unit: str) -> str:
     """A difference with its sign."""
-    return f"{value:+,.2f}" if unit == "count" else units.spoken_delta(value)
+    if unit == "count":
+        return f"{round(value, 2):+,.2f}" if abs(value) >= 0.005 else "0"
+    return units.spoken_delta(value)
 
 
 def size(delta: float | None, base: float | None, unit: str) -> str:
