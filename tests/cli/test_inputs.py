@@ -121,8 +121,9 @@ def test_a_folder_of_tables_says_what_its_sqlite_says(tmp_path):
 
 def test_graphs_traced_as_a_whole(tmp_path):
     trace = one_gap()
-    trace.api(1, "cudaGraphLaunch", 870, 880, corr=9)
-    (one,) = said(trace.write(tmp_path / "run.sqlite"))
+    trace.api(1, "cudaGraphLaunch", 870, 880, corr=9).gc(1, 10, 20)
+    (one,), text = told(trace.write(tmp_path / "run.sqlite"))
+    assert "Python garbage collection (1 collection)" in " ".join(text.split())
     answer = answers(one)["kernels inside CUDA graphs"]
     assert (answer["yes"], answer["reason"]) == (False, "1 launch without nodes: --cuda-graph-trace=node")
 
