@@ -284,7 +284,7 @@ def test_causes_are_linked_where_the_page_is_known_and_the_waterfall_is_shown_wh
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    reason = "A repeat would show -4.00 to +9.00 us (95 %): 1 + 1 runs; how much runs differ is taken from other programs."
+    reason = "A repeat would show -4.00 to +9.00 us (95 %) with the usual noise between runs, which 1 + 1 runs cannot measure."
     assert f"\n\n{reason}\n\n" in render_markdown(
         msgspec.structs.replace(sample.minimal(), verdict_reason=reason)
     )
@@ -304,7 +304,7 @@ def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:
         in shown
     )
     assert "| 7 | 2 kernels became 1" in folded  # its own number, whatever stands before it
-    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 smaller causes, timelines" in folded
+    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 other causes, timelines" in folded
 
 
 def test_causes_have_their_advice_but_that_of_the_first_line() -> None:

@@ -125,15 +125,15 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     # the farther ends of the intervals are 2.2, 1.4, 2.7, 1.0, 5.2, 6.0, 1.3 and 3.7 us, of 212, 319, 60.1, 96.9, 4.3, 5.1, 28 and 44 us
     assert (
         said(0)
-        == "5 kernel rows changed by less than 5.0 % each; of 3 that is not known: they scatter too much, or were not tested."
+        == "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to tell, or were not tested."
     )
     assert (
         said(1)
-        == "4 kernel rows changed by less than 5.0 % each; of 4 that is not known: they scatter too much, or were not tested."
+        == "4 kernel rows changed by less than 5.0 % each; 4 scatter too much to tell, or were not tested."
     )
     assert (
         said(5)
-        == "1 kernel row changed by less than 5.0 % each; of 7 that is not known: they scatter too much, or were not tested."
+        == "1 kernel row changed by less than 5.0 % each; 7 scatter too much to tell, or were not tested."
     )
     assert (
         said(8)
@@ -149,7 +149,9 @@ def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None
     whole = msgspec.structs.replace(sample.full(), kpi=None)  # a figure of it is within noise too
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
-    assert "5 kernel rows changed by less than 5.0 % each; of 3 that is not known" in " ".join(text.split())
+    assert "5 kernel rows changed by less than 5.0 % each; 3 scatter too much to tell" in " ".join(
+        text.split()
+    )
     assert "Kernels that differ most" not in text
     unjudged = [msgspec.structs.replace(phase, judged=False) for phase in whole.phases]
     untested = [msgspec.structs.replace(row, q_value=None) for row in calm]
@@ -228,7 +230,7 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
         "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; as a result: launch latency -0.3 us"
         in text
     )
-    assert "2 smaller causes, which may be noise: in the HTML report and the JSON" in text
+    assert "2 other causes, which may be noise: in the HTML report and the JSON" in text
 
 
 @pytest.mark.parametrize(("half", "said"), [(3_000.0, "not sure"), (30_000.0, "may be noise")])

@@ -236,5 +236,5 @@ def test_a_row_that_is_smaller_than_its_causes_says_why(cause_ns: float, said: b
     )
     found = [msgspec.structs.replace(whole.findings[0], cause="host_work", delta_ns=cause_ns, parts=[])]
     figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
-    note = "host work: smaller than its causes, as other places changed the other way."
+    note = "host work: the sum of places that rose and places that fell."
     assert (note in waterfall.notes(figure)) is said

@@ -63,7 +63,7 @@ def rung_of(sides: Sequence[Side], frame: Frame, work: Shared | None = None) -> 
 _WHY = {
     "labels_missing": "not all captures have step labels",
     "other_rules": "two rules cut the captures into steps",
-    "other_work": "the steps hold different amounts of work",
+    "other_work": "steps hold other work on each side",
     "steps_missing": "no steps were found in some captures",
     "kernels_missing": "one side lacks GPU kernels",
 }

@@ -66,7 +66,13 @@ def _doubts(result: Result) -> str:
         said.append(say("phase_open", step=step_of(result, other)))
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
-    if of_host and "host-speed-unknown" in slugs:
+    # another CPU moves typical steps as well
+    against = (
+        phase is not None
+        and phase.typical is not None
+        and phase.typical.delta_ns * result.observed.delta_ns < 0
+    )
+    if of_host and not against and "host-speed-unknown" in slugs:
         said.append(say("cpu_unknown", speed="slower" if result.observed.delta_ns > 0 else "faster"))
     return say("doubts", doubts="; ".join(said)) if said else ""
 
@@ -120,7 +126,7 @@ def advised(result: Result) -> str:
     if any(one.name == "work" and one.status != "ok" for one in result.comparability.checks):
         return say("next_work")
     runs = result.step.runs_advised
-    if runs and not _surely_faster(result):
+    if runs and (not _surely_faster(result) or _doubts(result)):
         return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")
     return say("next_faster" if better else "next_causes", candidate=result.inputs.candidate.label)
 
@@ -131,16 +137,16 @@ def _surely_faster(result: Result) -> bool:
     return result.verdict == "likely_improved" and observed.ci_high_ns < MOSTLY * observed.delta_ns
 
 
-def untraced(result: Result, finding: Finding) -> str:
-    """What to look for where a cause is in regular stops of the candidate, and no collection was traced that they could be; else empty."""
-    stops, traced = result.observed.stops, result.coverage.candidate.get("gc") == "captured"
-    first = [one.finding for one in result.observed.parts[:1]]
-    if traced or finding.facts.code_loads or stops is None or not stops.every or stops.side != "candidate":
+def in_stops(result: Result, finding: Finding) -> str:
+    """What to look for where the first cause is host work in regular stops of the candidate: graphs made in them, or a collection that was not traced; else empty."""
+    stops, first = result.observed.stops, [one.finding for one in result.observed.parts[:1]]
+    if finding.facts.code_loads or stops is None or not stops.every or stops.side != "candidate":
         return ""
     if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
         return ""
-    # CUDA graphs that are made anew in these steps are no collection
     if structure.more(result, "graph_instantiations", result.observed.phase):
+        return say("graphs_made_next")
+    if result.coverage.candidate.get("gc") == "captured":
         return ""
     return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, result.observed.phase))
 

@@ -15,7 +15,7 @@ from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, structure, units, words
 from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
-from tracediff.report.first import headline, reason, untraced
+from tracediff.report.first import headline, in_stops, reason
 from tracediff.report.grammar import say, told
 from tracediff.report.kernel_words import with_answers
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
@@ -197,7 +197,7 @@ def _advice(finding: Finding, result: Result) -> str:
         if finding.facts.late_rank.kind == "pipeline":
             return say("next_bubble")
         return say("next_late_rank", rank=late(finding))
-    if looks := untraced(result, finding):
+    if looks := in_stops(result, finding):
         return looks
     coverage = finding.facts.graph_coverage
     if coverage is not None and coverage.candidate < coverage.baseline:

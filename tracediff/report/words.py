@@ -321,12 +321,14 @@ def typical(result: Result) -> str:
 
 
 def listed(result: Result) -> tuple[list[Finding], list[Finding]]:
-    """Causes that are listed, and the smaller ones that may be noise alone, both in order."""
+    """Causes that are listed, and the smaller ones that may be noise alone, both in order; small are those of phases without a verdict too."""
     steps = {one.phase: max(one.mean.baseline_ns, one.mean.candidate_ns) for one in result.phases if one.mean}
+    unjudged = {one.phase for one in result.phases if not one.judged and one.verdict not in MOVED}
 
     def counts(one: Finding) -> bool:
         step = steps.get(one.where.phase or "", result.step.baseline_ns)
-        return one.level != "within_noise" or abs(one.delta_ns) >= causes.SURELY * step
+        elsewhere = one.where.phase in unjudged and one.where.phase != result.observed.phase
+        return one.level != "within_noise" or (abs(one.delta_ns) >= causes.SURELY * step and not elsewhere)
 
     found = [(one, counts(one)) for one in result.findings]
     return [one for one, yes in found if yes], [one for one, yes in found if not yes]
