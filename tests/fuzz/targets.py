@@ -761,7 +761,7 @@ TARGETS: dict[str, Target] = {
     "saved": Target(_reports, bytes_or(other_values), report),
     "history": Target(_points, bytes_or(other_values), history),
     "ncu": Target(files("ncu/gemm_two.csv", "ncu/spill32.csv"), bytes_or(other_lines), ncu),
-    "trtexec": Target(files("trtexec/fp32/*.*"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
+    "trtexec": Target(files("trtexec/fp32/*.*", "trtexec/builds/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
     "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE:us", "FIXTURES/latencies/warm/run2.csv:us", "--html", "page.html", "-q")),
     "kpi": Target(files("kpi/*.json", "kpi/*.log", "kpi/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" and rng.random() < 0.8 else bytes_or(other_lines))(data, rng), of_command("show", "good.sqlite", "--kpi", "FILE", "-q", "--md", "page.md")),
     "options": Target(texts(*OPTIONS), bytes_or(other_lines), options),

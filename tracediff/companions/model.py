@@ -162,7 +162,7 @@ class TrtexecRun(msgspec.Struct, frozen=True):
     """One call of trtexec."""
 
     name: str
-    files: list[str]  # log | times | profile | layer info
+    files: list[str]  # log | build log | times | profile | layer info
     iterations: int | None = None  # measured, without those to warm up
 
 
@@ -186,7 +186,9 @@ class TrtexecFigure(msgspec.Struct, frozen=True):
     of both sides; interval, p and level are of the mean, those of `throughput` of its reciprocal, ns per query.
     """
 
-    metric: Literal["gpu_compute", "latency", "throughput", "end_to_end", "enqueue", "h2d", "d2h", "layers"]
+    metric: Literal[
+        "gpu_compute", "latency", "throughput", "end_to_end", "enqueue", "h2d", "d2h", "layers", "build"
+    ]
     baseline: dict[str, float]
     candidate: dict[str, float]
     delta: dict[str, float]

@@ -811,6 +811,8 @@ PATTERNS: dict[str, str] = {
     "engines_alike": "The layers of both engines are the same; no times were given on both sides.",
     "no_figure": "No figure was given on both sides.",
     "query_time": "{name} {both} per query{part}",
+    "build_time": "{name} {both}{part}",
+    "other_tactics": "{change}, {count} of {layers} layers with another tactic",
     "figure_same": "{change}: every figure is the same on both sides.",
     "figure_confirmed": "{change}, confirmed over the runs.",
     "figure_one_run": "{change}, beyond the noise floor of {floor}; one run per side: run-to-run noise is assumed, not measured.",

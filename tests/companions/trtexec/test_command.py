@@ -121,3 +121,19 @@ def test_folders_with_commas_and_logs_cut_short(run, tmp_path):
     # a path behind the label has slashes, the label none
     assert code == 0, err
     assert json.loads((tmp_path / "a.json").read_text())["trtexec"]["baseline"]["label"] == "main"
+
+
+def test_two_builds_are_compared_by_their_time_and_tactics(run, tmp_path):
+    """10.7 -> 21.4 s is twice, which one build a side does not show; one of two layers got another tactic."""
+    from tests.tiny import ROOT
+
+    builds = ROOT / "fixtures/trtexec/builds"
+    code, _, err = run("compare", builds / "before.txt", builds / "after.txt", "--json", "r.json")
+    assert code == 0, err
+    found = json.loads((tmp_path / "r.json").read_text())["trtexec"]
+    assert found["verdict_reason"].startswith(
+        "Time of the whole build 10.7 -> 21.4 s (+100 %), 1 of 2 layers with another tactic, within run-to-run noise"
+    )
+    changed = [row for row in found["rows"] if row["changes"]]
+    assert [row["changes"][0]["what"] for row in changed] == ["tactic"]
+    assert "tilesize64x64x64" in changed[0]["changes"][0]["after"]

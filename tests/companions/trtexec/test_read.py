@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from fixtures.builders import trtexec as made
 from tracediff.companions.trtexec import read as trtexec
+from tracediff.companions.trtexec.compare import compare_trtexec
 from tracediff.companions.trtexec.read import (
+    LayerInfo,
     kind_of,
     precision,
     read,
@@ -19,6 +22,7 @@ from tracediff.companions.trtexec.read import (
     recognise,
     version_text,
 )
+from tracediff.companions.trtexec.render import headline
 from tracediff.errors import TracediffError
 from tracediff.formats.inputs import resolve
 
@@ -209,6 +213,40 @@ def test_logs_that_say_too_little_or_too_much(tmp_path):
         assert text != good and len(refused("trtexec-bad-number", read_log, put(tmp_path, text))) < 300
 
 
+BUILDS = Path(__file__).parents[3] / "fixtures" / "trtexec" / "builds"
+
+
+def test_the_log_of_a_build_has_its_time_and_the_tactics_chosen():
+    """The time that trtexec prints, not the builder's own within it; a tactic's name is that of the lines on tuning."""
+    log = read_log(BUILDS / "before.txt")
+    assert log is not None and log.build == pytest.approx(10.7e9) and not log.figures
+    assert log.options["Timing cache"] == "local"
+    assert log.built == [
+        LayerInfo(
+            "/conv1/Conv + /relu1/Relu", "CaskConvolution", precision="FP16", output_precision="FP16",
+            tactic="sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x32 0x1f6c40e3e09ec730",
+        ),
+        LayerInfo("{ForeignNode[/norm/ReduceMean.../fc/MatMul]}", "Myelin", precision="FP16", output_precision="FP16"),
+    ]  # fmt: skip
+    (run,) = read(str(BUILDS / "before.txt")).runs
+    assert run.files == ("build log",) and run.layers == tuple(log.built)
+
+
+def test_the_log_of_a_build_lies_beside_that_of_a_run(tmp_path):
+    put(tmp_path, (BUILDS / "before.txt").read_text(), "a_build.txt")
+    put(tmp_path, made.log(made.SUMMARY["fp32"], throughput=1.0), "log.txt")
+    (run,) = read(str(tmp_path)).runs
+    assert run.files == ("log", "build log") and run.log is not None
+    assert run.log.build == pytest.approx(10.7e9) and run.log.throughput == 1.0
+
+
+def test_older_releases_print_the_time_of_the_builder_alone(tmp_path):
+    text = "&&&& RUNNING TensorRT.trtexec [TensorRT v8601]\n[05/21/2026-10:00:00] [V] [TRT] Engine generation completed in 584.689 seconds.\n"
+    log = read_log(put(tmp_path, text))
+    assert log is not None and log.build == pytest.approx(584.689e9)
+    refused("trtexec-bad-number", read_log, put(tmp_path, text.replace("584.689", "inf")))
+
+
 @pytest.mark.parametrize("name", ["times.json", "profile.json", "layers.json"])
 def test_a_truncated_file_is_damaged(name, tmp_path):
     data = (made.ROOT / "fp32" / name).read_bytes()
@@ -314,6 +352,49 @@ def test_a_log_of_7_that_failed_is_told(tmp_path):
     refused("trtexec-failed", read, str(put(tmp_path, text)))
 
 
+# As TensorRT 10 and 8.4 print it (samples/common/sampleReporting.cpp): the name last, and the name first without medians.
+_LAST = """
+[05/08/2024-14:05:14] [I] === Profile (2000 iterations ) ===
+[05/08/2024-14:05:14] [I]    Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer
+[05/08/2024-14:05:14] [I]     {conv}       0.9600       0.9600      80.0   conv1 + relu 2
+[05/08/2024-14:05:14] [I]      480.00       0.2400       0.2400      20.0   fc 3
+[05/08/2024-14:05:14] [I]     2400.00       1.2000       1.2000     100.0   Total
+"""
+_FIRST = """
+[04/18/2024-16:28:04] [I] === Profile (2000 iterations ) ===
+[04/18/2024-16:28:04] [I]              Layer   Time (ms)   Avg. Time (ms)   Time %
+[04/18/2024-16:28:04] [I]     conv1 + relu 2     {conv}           0.9600     80.0
+[04/18/2024-16:28:04] [I]               fc 3      480.00           0.2400     20.0
+[04/18/2024-16:28:04] [I]              Total     2400.00           1.2000    100.0
+"""
+
+
+@pytest.mark.parametrize("table", [_LAST, _FIRST])
+def test_a_table_of_layers_in_the_log(table, tmp_path):
+    head = made.log(made.SUMMARY["fp32"], throughput=1005.03)
+    more = "[05/08/2024-14:05:15] [W] * GPU compute time is not of these 2 layers at all\n"
+    found = read_log(put(tmp_path, head + table.format(conv="1920.00") + more))
+    assert found.passes == 2000
+    assert found.layers == [("conv1 + relu 2", pytest.approx(960_000)), ("fc 3", pytest.approx(240_000))]
+    assert found.figures == read_log(put(tmp_path, head)).figures
+
+
+def test_a_layer_of_that_table_that_changed_is_said(tmp_path):
+    """0.96 -> 0.56 ms per query; with the file of --exportProfile that is taken instead."""
+    head = made.log(made.SUMMARY["fp32"], throughput=1005.03)
+    for side, conv in (("a", "1920.00"), ("b", "1120.00")):
+        made.write(tmp_path / side, log=head + _LAST.format(conv=conv))
+    result = compare_trtexec(*(read(str(tmp_path / side)) for side in ("a", "b")))
+    (row,) = [row for row in result.rows if row.delta_ns]
+    assert row.delta_ns == pytest.approx(-400_000) and row.level == "likely"
+    assert "every figure is the same" not in result.verdict_reason
+    assert "The largest change of a layer is in conv1 + relu 2: " in headline(result)
+    other = made.profile(10, [("conv1 + relu 2", 5.0)])
+    made.write(tmp_path / "a", profile=other)
+    (run,) = read(str(tmp_path / "a")).runs
+    assert [name for name, _ in run.profile] == ["conv1 + relu 2"]
+
+
 def test_end_to_end_latency_of_old_versions(tmp_path):
     line = "[I] End-to-End Host Latency: min = 3.47217 ms, max = 4.42708 ms, mean = 3.70519 ms, median = 3.64288 ms, percentile(99%) = 4.37744 ms\n"
     found = read_log(put(tmp_path, made.log(made.SUMMARY["fp32"], throughput=1.0) + line))
@@ -323,3 +404,13 @@ def test_end_to_end_latency_of_old_versions(tmp_path):
         found.figures["latency"]
         == read_log(put(tmp_path, made.log(made.SUMMARY["fp32"], throughput=1.0))).figures["latency"]
     )
+
+
+def test_a_table_twice_is_refused(tmp_path):
+    twice = made.log(made.SUMMARY["fp32"], throughput=1.0) + 2 * _LAST.format(conv="1920.00")
+    refused("trtexec-log-twice", read_log, put(tmp_path, twice))
+
+
+def test_a_time_in_that_table_that_is_none_is_refused(tmp_path):
+    bad = made.log(made.SUMMARY["fp32"], throughput=1.0) + _LAST.format(conv="nan")
+    assert "layer 'conv1 + relu 2'" in refused("trtexec-bad-number", read_log, put(tmp_path, bad))

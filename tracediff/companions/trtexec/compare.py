@@ -378,10 +378,10 @@ def _run_between(
 PERCENTILES = (90.0, 95.0, 99.0)  # trtexec's default
 NAMES = {
     "gpu_compute": "GPU compute time", "latency": "latency", "throughput": "throughput", "end_to_end": "end-to-end host latency", "enqueue": "enqueue time",
-    "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers",
+    "h2d": "H2D latency", "d2h": "D2H latency", "layers": "sum of the layers", "build": "time of the whole build",
 }  # fmt: skip
 # what the verdict is of: the first that both sides have
-_HEADLINES = ("gpu_compute", "latency", "layers")
+_HEADLINES = ("gpu_compute", "latency", "layers", "build")
 # parts: of a value with six significant digits; of a mean, that trtexec adds up in float32
 _DIGIT, _SUMMED = (1.1e-5, 1e-3)
 _ENQUEUE_BOUND = 0.8  # trtexec's own threshold (kENQUEUE_BOUND_REPORTING_THRESHOLD), of medians
@@ -512,7 +512,7 @@ def _of_host(metric: str, figures: dict[str, TrtexecFigure]) -> bool:
             one.get("median", 0.0) > _ENQUEUE_BOUND * other.get("median", math.inf)
             for one, other in ((enqueue.baseline, compute.baseline), (enqueue.candidate, compute.candidate))
         )
-    return metric in ("enqueue", "end_to_end")
+    return metric in ("enqueue", "end_to_end", "build")
 
 
 def _verdict(
@@ -532,7 +532,10 @@ def _verdict(
         "both": text.both(text.time(before), text.time(after)),
         "part": text.part(delta, before),
     }
-    change = say("query_time", **slots)
+    change = say("build_time" if metric == "build" else "query_time", **slots)
+    tactics = sum(any(one.what == "tactic" for one in row.changes) for row in rows)
+    if metric == "build" and tactics:
+        change = say("other_tactics", change=change, count=f"{tactics}", layers=f"{len(rows)}")
     if not any(value for one in figures for value in one.delta.values()) and not any(
         row.delta_ns for row in rows
     ):
@@ -653,6 +656,8 @@ def figures_of(run: Run) -> RunFigures:
         stated = {name: figures for name, figures in log.figures.items() if "mean" in figures}
         if log.throughput:
             stated["throughput"] = {"mean": log.throughput}
+        if log.build is not None:
+            stated["build"] = {"mean": log.build}
         values = stated | values
         source = dict.fromkeys(stated, "log") | source
     if times is not None and "throughput" not in values and (rate := throughput(times)) is not None:

@@ -1,7 +1,8 @@
 """What TensorRT's trtexec measured of an engine, from the files it writes: its log, and what its --export options name.
 
 A run is one call of trtexec. Its files lie in a folder, or are named together with commas between them; they are known
-by what they hold: the log's performance summary, `--exportTimes`, `--exportProfile`, `--exportLayerInfo`. A folder of such folders holds several runs. Formats: samples/common/sampleReporting.cpp and sampleEngines.cpp of NVIDIA/TensorRT.
+by what they hold: the log's performance summary, `--exportTimes`, `--exportProfile`, `--exportLayerInfo`. The log of a build (how long
+it took; with `--verbose` the layers and the tactics chosen for them) may lie beside that of a run. A folder of such folders holds several runs. Formats: samples/common/sampleReporting.cpp and sampleEngines.cpp of NVIDIA/TensorRT.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FIXES = {
     "trtexec-nothing": CAPTURE,
     "trtexec-unknown-file": CAPTURE,
     "trtexec-two-of-a-kind": "a folder for each run; a folder of such folders is a side of several runs",
-    "trtexec-no-summary": "copy the whole log: a run ends in a performance summary",
+    "trtexec-no-summary": "copy the whole log: a run ends in a performance summary, a build in `Engine built in`",
     "trtexec-large": "measure fewer iterations (--duration, --iterations)",
     "trtexec-damaged": "copy it whole, or export it again",
     "trtexec-bad-number": "run trtexec, or export its file, again",
@@ -61,10 +62,15 @@ class Log(msgspec.Struct):
     device: str = ""  # GPU model
     # as printed, of those that change what is measured
     options: dict[str, str] = msgspec.field(default_factory=dict)
+    build: float | None = None  # ns that the builder took
     profiled: bool = False  # the layer profiler ran while the latencies were measured
     figures: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     throughput: float | None = None  # queries a second
     queries: int | None = None  # measured
+    # of --dumpProfile: layer, ns per query
+    layers: list[tuple[str, float]] = msgspec.field(default_factory=list)
+    passes: int | None = None  # that they are of
+    built: list[LayerInfo] = msgspec.field(default_factory=list)  # of the engine, where a build was verbose
     unstable: float | None = (
         None  # % coefficient of variation of the GPU compute time, where trtexec warns of it
     )
@@ -105,7 +111,7 @@ class Run(msgspec.Struct, frozen=True, eq=False):
     times: Times | None = None
     profile: tuple[tuple[str, float], ...] | None = None  # layer, ns per query
     layers: tuple[LayerInfo, ...] | None = None
-    files: tuple[str, ...] = ()  # 'log', 'times', ... that are there
+    files: tuple[str, ...] = ()  # 'log', 'build log', 'times', ... that are there
     skipped: tuple[str, ...] = ()  # logs without a summary
 
 
@@ -191,17 +197,21 @@ def _kinds_in(folder: Path) -> dict[Path, str]:
 def _run(name: str, kinds: Mapping[Path, str]) -> Run:
     run, seen = Run(name), dict[str, Path]()
     skipped: list[str] = []
+    builds = list[Log]()
     for path, kind in kinds.items():
         log = read_log(path) if kind == "log" else None
         if kind == "log" and log is None:
             skipped.append(path.name)
             continue
+        if log and not (log.figures or log.layers or log.throughput is not None):
+            kind = "build log"
+            builds = [log]
         if kind in seen:
             both = f"{seen[kind].name} and {path.name} are both a {kind} of trtexec"
             raise _error("trtexec-two-of-a-kind", f"{name}: {both}: which one belongs to the run?")
         seen[kind] = path
         if log is not None:
-            run = replace(run, log=log)
+            run = replace(run, log=log if kind == "log" else run.log)
         elif kind == "times":
             run = replace(run, times=read_times(path))
         elif kind == "profile":
@@ -209,9 +219,16 @@ def _run(name: str, kinds: Mapping[Path, str]) -> Run:
         else:
             run = replace(run, layers=read_layers(path))
     if not seen:
-        what = "has no performance summary: the log is cut short, or of a build"
+        what = "has neither a performance summary nor the time of a build: the log is cut short"
         raise _error("trtexec-no-summary", f"{skipped[0]} {what}")
-    files = tuple(kind for kind in ("log", "times", "profile", "layer info") if kind in seen)
+    for log in builds:
+        whole = run.log or log
+        run = replace(run, log=replace(whole, build=log.build, built=log.built))
+    if run.profile is None and run.log and run.log.layers:
+        run = replace(run, profile=tuple(run.log.layers))
+    if run.layers is None and run.log and run.log.built:
+        run = replace(run, layers=tuple(run.log.built))
+    files = tuple(kind for kind in ("log", "build log", "times", "profile", "layer info") if kind in seen)
     return replace(run, files=files, skipped=tuple(skipped))
 
 
@@ -396,6 +413,14 @@ _VALUE = re.compile(r"(min|max|mean|median|percentile\((\d+(?:\.\d+)?)%\)) = (\S
 _THROUGHPUT = re.compile(r"Throughput: (\S+) qps")
 _QUERIES = re.compile(r"Timing trace has (\d{1,18})\d* queries over ")
 _UNSTABLE = re.compile(r"\* GPU compute time is unstable, with coefficient of variance = (\d+(?:\.\d+)?)%")
+_BUILT = re.compile(r"(?:(Engine built)|Engine generation completed) in (\S+) sec")
+_CACHE = re.compile(r"(Local|Global) timing cache in use")
+_TACTIC = re.compile(r"Tactic Name: (\S{1,400}) Tactic: (0x[0-9a-f]{1,16})\b")
+_BUILT_LAYER = re.compile(
+    r"Layer\((\w{1,60})\): (.{1,8000}?), Tactic: (0x[0-9a-f]{1,16}|-?\d{1,20}),(.*?)->(.*)"
+)
+_TENSOR_TYPE = re.compile(r"[(\[](\w{1,20})[(\[]")
+_PASSES = re.compile(r"Profile \((\d{1,9}) iterations ?\)\Z")
 _SECTION = re.compile(r"=== (.{1,60}) ===\Z")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z() -]{0,40}?) ?: (.{1,400})\Z")
 _METRICS = {
@@ -414,12 +439,13 @@ _RENAMED = {"Inference Streams": "Streams", "Input inference shapes": "Input inf
 
 
 def read_log(path: Path) -> Log | None:
-    """Read a log; None where it has no performance summary.
+    """Read a log; None where it has neither a performance summary nor the time of a build.
 
     Raises `TracediffError`: trtexec-no-file, trtexec-failed, trtexec-log-twice, trtexec-bad-number.
     """
     log = Log()
-    section = status = version = ""
+    section = status = version = columns = ""
+    names = dict[str, str]()  # of tactics
     profiler = together = False  # layers are profiled, and with the latencies
     try:
         for line in _lines(path):
@@ -427,6 +453,14 @@ def read_log(path: Path) -> Log | None:
                 status, version = found[1], version or found[2] or ""
             elif found := _SECTION.match(line):
                 section = found[1]
+                if passes := _PASSES.match(section):
+                    _once(path, not log.layers)
+                    log.passes = int(passes[1])
+            elif _PASSES.match(section) and not columns and "Layer" in line and "%" in line:
+                columns = line.strip()
+            elif _PASSES.match(section) and columns:
+                if not _keep_layer(path, log, columns, line.strip()):
+                    section = ""  # that was the last row
             elif found := _THROUGHPUT.match(line):
                 _once(path, log.throughput is None)
                 log.throughput = _number(path, found[1], "the throughput")
@@ -438,6 +472,15 @@ def read_log(path: Path) -> Log | None:
                 }
             elif found := _QUERIES.match(line):
                 log.queries = int(found[1])
+            elif found := _BUILT.match(line):
+                if found[1] or log.build is None:  # the builder's own time lies within that of trtexec
+                    log.build = 1e9 * _number(path, found[2], "the time of the build")
+            elif (found := _TACTIC.search(line)) and len(names) < LAYERS:
+                names[found[2]] = found[1]
+            elif len(log.built) <= LAYERS and (found := _BUILT_LAYER.match(line)):
+                log.built.append(_built(found, names))
+            elif found := _CACHE.match(line):
+                log.options["Timing cache"] = found[1].lower()
             elif found := _UNSTABLE.match(line):
                 log.unstable = float(found[1])
             elif found := _OPTION.match(line):
@@ -455,7 +498,36 @@ def read_log(path: Path) -> Log | None:
     if status == "FAILED":
         raise _error("trtexec-failed", f"{path.name}: trtexec failed, by its own last line")
     log.version, log.profiled = version_text(version), profiler and together
-    return log if log.figures or log.throughput is not None else None
+    _check_layers(path, log.built or ["none"])
+    known = (log.throughput, log.build, log.figures or None, log.layers or None)
+    return log if any(one is not None for one in known) else None
+
+
+def _built(found: re.Match[str], names: Mapping[str, str]) -> LayerInfo:
+    """A layer of `Engine Layer Information`; the lines on tuning tell the name of its tactic."""
+    before, after = (
+        precision(types[0]) if (types := _TENSOR_TYPE.findall(side)) else "" for side in (found[4], found[5])
+    )
+    tactic = found[3] if found[3].removeprefix("0x").strip("0") else ""
+    return LayerInfo(
+        name=found[2], type=found[1], precision=before or after, output_precision=after,
+        tactic=" ".join(filter(None, (names.get(tactic, ""), tactic))),
+    )  # fmt: skip
+
+
+def _keep_layer(path: Path, log: Log, columns: str, row: str) -> bool:
+    """Keep a row of --dumpProfile: the sum in ms and further numbers, and the layer's name, which older versions have first. Whether more follow."""
+    count = columns.count("(ms)") + columns.count("%")
+    named = columns.startswith("Layer")
+    words = row.rsplit(None, count) if named else row.split(None, count)
+    if len(words) != count + 1 or not log.passes or len(log.layers) >= LAYERS:
+        return True
+    name, total = (words[0], words[1]) if named else (words[-1], words[0])
+    if name == "Total":
+        return False
+    ns = MS * _number(path, total, f"layer {name[:60]!r}") / log.passes
+    log.layers.append((name, ns))
+    return True
 
 
 def _keep_option(log: Log, section: str, name: str, value: str) -> None:
