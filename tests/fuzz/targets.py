@@ -7,6 +7,7 @@ documentation lists. Anything else that happens is a fault: a traceback, a hang,
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import hashlib
 import io
@@ -54,6 +55,7 @@ from tests.tiny import FIXTURES
 from tracediff.cli import forges
 from tracediff.cli.main import COMMANDS, cli
 from tracediff.cli.unforeseen import explained
+from tracediff.companions.ncu.source import hottest
 from tracediff.comparison.compare import compare
 from tracediff.errors import TracediffError, printable
 from tracediff.execution.run import reduce_file
@@ -464,6 +466,17 @@ def ncu(data: bytes, folder: Path) -> str:
     return word
 
 
+def ncu_source(data: bytes, folder: Path) -> str:
+    """Parts of the samples, of files without their folder."""
+    try:
+        found = hottest(io.StringIO(data.decode("utf-8", "replace"), newline=""))
+    except csv.Error:
+        return "refused"
+    for line in found.values():
+        assert 0 < line.share <= 1 and "/" not in line.file and line.line >= 0
+    return "result"
+
+
 INTACT_NCU = FIXTURES / "ncu" / "gemm_fused.csv"
 
 
@@ -761,6 +774,7 @@ TARGETS: dict[str, Target] = {
     "saved": Target(_reports, bytes_or(other_values), report),
     "history": Target(_points, bytes_or(other_values), history),
     "ncu": Target(files("ncu/gemm_two.csv", "ncu/spill32.csv"), bytes_or(other_lines), ncu),
+    "ncu-source": Target(files("ncu/planted_before_source.csv"), bytes_or(other_lines), ncu_source),
     "trtexec": Target(files("trtexec/fp32/*.*", "trtexec/builds/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE", "FIXTURES/trtexec/fp16", "--html", "page.html", "-q")),
     "latencies": Target(lambda: [*files("latencies/warm/run1.csv")(), *texts(*LATENCIES)(), *files("latencies/*.json")()], lambda data, rng: (other_values if data[:1] in b"[{" else other_lines)(data, rng), of_command("compare", "FILE:us", "FIXTURES/latencies/warm/run2.csv:us", "--html", "page.html", "-q")),
     "kpi": Target(files("kpi/*.json", "kpi/*.log", "kpi/*.txt"), lambda data, rng: (other_values if data[:1] in b"[{" and rng.random() < 0.8 else bytes_or(other_lines))(data, rng), of_command("show", "good.sqlite", "--kpi", "FILE", "-q", "--md", "page.md")),

@@ -11,7 +11,8 @@ import pytest
 
 from tests.swapping import close, plain, swapped
 from tests.tiny import ROOT
-from tracediff.companions.latencies.compare import _traced, beside, compare_latencies, find_warm_up, outlying
+from tracediff.companions.latencies.checks import find_warm_up, outlying
+from tracediff.companions.latencies.compare import _traced, beside, compare_latencies
 from tracediff.companions.latencies.read import LatencyFile, read_side
 from tracediff.companions.verdict import related
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from tracediff.companions.ncu.read import Launch, Profile
+from tracediff.companions.ncu.metrics import Launch, Profile
 
 LEAD = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
         "Device", "CC"]  # fmt: skip

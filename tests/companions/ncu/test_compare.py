@@ -181,7 +181,7 @@ def test_clear_changes_come_first_the_largest_of_all_on_top():
 
 
 def test_one_missing_section_is_named_and_many_are_the_full_set():
-    from tracediff.companions.ncu.read import METRICS
+    from tracediff.companions.ncu.metrics import METRICS
 
     from .counters import SLOW
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny import ROOT
+from tracediff.companions.ncu.source import hottest
 
 FOLDER = ROOT / "fixtures" / "ncu"
 # Key of the result -> metric of ncu, and what a unit of it is in ns, bytes or one.
@@ -103,6 +104,14 @@ def test_what_was_planted_in_each_of_five_kernels_is_said(run):
     assert not back & {rule for rule, _ in PLANTED.values()}, (
         "nothing is said of a kernel that was planted in another"
     )
+
+
+def test_the_line_with_the_most_stalls_of_a_recorded_source_page():
+    """Its lines 31, 33, 39 and 41 have 37, 107, 18,774 and 32 samples, one of a header 20."""
+    with (FOLDER / "planted_before_source.csv").open(newline="") as page:
+        (line,) = hottest(page).values()
+    assert (line.file, line.line, line.stall) == ("k.cu", 39, "long scoreboard")
+    assert line.share == pytest.approx(18_774 / 18_950)
 
 
 def test_by_hand(run):

@@ -15,7 +15,7 @@ from tracediff.companions import render as companion
 from tracediff.companions.model import NcuReport
 from tracediff.companions.ncu import render as words
 from tracediff.companions.ncu.compare import compare_ncu
-from tracediff.companions.ncu.read import BY_KEY
+from tracediff.companions.ncu.metrics import BY_KEY
 from tracediff.model import Tool
 from tracediff.report.html import render_html
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tracediff.companions.model import NcuKernel
-from tracediff.companions.ncu.compare import bound, factors, limits, reasons
+from tracediff.companions.ncu.reasons import bound, factors, limits, reasons
 
 from .counters import SLOW, STALLS
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tracediff.companions.ncu.read import decimal_comma, factor, number
+from tracediff.companions.ncu.metrics import factor
+from tracediff.companions.ncu.read import decimal_comma, number
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tracediff.companions.trtexec.compare import pair
+from tracediff.companions.trtexec.layers import pair
 from tracediff.companions.trtexec.read import LayerInfo
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tracediff.companions import render
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
-from tracediff.companions.ncu.read import BY_KEY, GROUPS, METRICS, Metric
+from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.companions.render import marked, table
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT

@@ -32,14 +32,14 @@ from tracediff.report.pictures.style import (
     typeset,
 )
 
-_DRAWN = "Layers of both engines, in their order"
+TITLE = "Layers of both engines, in their order"
 ROWS = 24
 _BAR, _APART = ROW / 2 - 2, 1.5  # height of a bar; what is left free after each layer, px
 _NAMES, _SIZES = 0.4, 190.0  # of a wide page: part of it for names, px for times
 _ROOM = 0.88  # of the room for names: theirs have more capitals than the mean text
 _TITLE = 200  # letters of a name where it is pointed at
 _REFORMAT = "reformat"
-_REGROUPED = ("fused", "split", "regrouped", "added", "removed")
+_NOTABLE = ("fused", "split", "regrouped", "added", "removed")
 _WORDS = {"added": "new", "removed": "gone"}
 SURE = ("confirmed", "likely")
 _NUMBER = re.compile(r"\d+")
@@ -111,12 +111,12 @@ def rows(trtexec: Trtexec, names: Sequence[str]) -> list[Bars]:
 
 
 def _bars(row: TrtexecRow, name: str) -> Bars:
-    match = row.match if row.match in _REGROUPED else ""
-    one, other = (_parts(side, reformat=row.reformat) for side in (row.baseline, row.candidate))
+    match = row.match if row.match in _NOTABLE else ""
+    one, other = (_layers(side, reformat=row.reformat) for side in (row.baseline, row.candidate))
     return Bars(name, match, (one, other), row.level in SURE)
 
 
-def _parts(side: TrtexecLayers | None, *, reformat: bool) -> list[Layer]:
+def _layers(side: TrtexecLayers | None, *, reformat: bool) -> list[Layer]:
     if side is None:
         return []
     of = zip(side.names, side.times_ns, side.each_precision, strict=True)
@@ -165,7 +165,7 @@ def _together(every: Sequence[Bars]) -> Bars:
 
 def draw(found: Sequence[Bars], layout: Layout) -> Sheet:
     """Lay out the rows: upper bars are the baseline's, lower ones the candidate's."""
-    out = Sheet(layout, _DRAWN)
+    out = Sheet(layout, TITLE)
     kinds = {layer.kind for one in found for side in one.sides for layer in side}
     _, y = out.legend([(_ink(kind), 1.0, kind or "unknown", False) for kind in sorted(kinds)], 0, 0)
     top = out.paragraph(0, y + LINE + 4, say("two_bars"), "--muted") + 4
