@@ -8,11 +8,12 @@ from contextlib import closing
 import pytest
 
 from fixtures.builders import two_steps
+from fixtures.builders.whole import whole
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.formats import untrusted
-from tracediff.formats.schema import inspect
+from tracediff.formats.schema import READ, inspect
 from tracediff.formats.untrusted import DAMAGED, TOO_COSTLY, examine, open_export
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
@@ -111,6 +112,18 @@ def test_a_table_whose_pages_go_round_in_a_circle(export):
     assert examine(export, ["StringIds"]).problem == ""  # nobody reads it
 
 
+def test_a_row_of_zeros_is_damage(export):
+    """A cell that is wiped is a row of NULL, where the table allows none."""
+    with closing(sqlite3.connect(export)) as db:
+        (made,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchone()
+    assert "NOT NULL" in made
+    set_sql = "UPDATE sqlite_master SET sql = '{}' WHERE name = 'NVTX_EVENTS'"
+    edit(export, "PRAGMA writable_schema = ON", set_sql.format(made.replace("NOT NULL", "")))
+    edit(export, "UPDATE NVTX_EVENTS SET start = NULL WHERE rowid = 1")
+    edit(export, "PRAGMA writable_schema = ON", set_sql.format(made))
+    assert examine(export, list(READ)).problem == DAMAGED
+
+
 def test_what_takes_too_long_is_broken_off(export, monkeypatch):
     monkeypatch.setattr(untrusted, "_STEPS", 2_000_000)
     monkeypatch.setattr(untrusted, "_STEPS_PER_BYTE", 0)
@@ -132,6 +145,35 @@ def test_a_process_that_is_ended_is_an_error_of_the_file(export, monkeypatch, tm
     killed.write_text("#!/bin/sh\nsleep 9\n")
     monkeypatch.setattr(untrusted, "WALL_S", 0.1)
     assert examine(export, []).problem == TOO_COSTLY
+
+
+def test_a_whole_page_in_another_place(tmp_path):
+    """Each table passes SQLite's own check: here those of copies and of memsets hold each other's rows."""
+    export = whole().write(tmp_path / "export.sqlite")
+    tables = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+    with closing(sqlite3.connect(export)) as db:
+        roots = [
+            db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+            for name in tables
+        ]
+    raw = export.read_bytes()
+    one, other = (raw[(root - 1) * PAGE : root * PAGE] for root in roots)
+
+    def examined(first: bytes, second: bytes):
+        content = bytearray(raw)
+        for root, page in zip(roots, (first, second), strict=True):
+            content[(root - 1) * PAGE : root * PAGE] = page
+        export.write_bytes(content)
+        return examine(export, tables)
+
+    assert examined(one, other).problem == ""
+    assert "rows of another table" in examined(other, one).said  # memsets have fewer columns
+    assert "rows of another table" in examined(other, other).said
+    assert "rows of another table" in examined(one, one).said
+    export.write_bytes(raw)
+    forged = f"UPDATE sqlite_master SET rootpage = {roots[0]} WHERE name = '{tables[1]}'"
+    edit(export, "PRAGMA writable_schema = ON", forged)
+    assert "is another table's too" in examine(export, tables).said
 
 
 def test_columns_that_were_added_are_no_damage(export):

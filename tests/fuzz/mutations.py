@@ -278,9 +278,12 @@ _DRAWN: dict[str, Callable[[Random], list[object]]] = {
     "virtual": lambda r: [_table(r)],
     "trigger": lambda r: [_table(r)],
     "computed": lambda r: [_cell(r)],
+    "root": lambda r: [_table(r), _table(r)],  # another page than a root makes a well-formed file
     "page_zero": lambda r: [r.randrange(_PAGES)],
     "page_ff": lambda r: [r.randrange(_PAGES)],
     "page_random": lambda r: [r.randrange(_PAGES), r.randrange(2**32)],
+    "page_swap": lambda r: [r.randrange(_PAGES), r.randrange(_PAGES)],
+    "page_copy": lambda r: [r.randrange(_PAGES), r.randrange(_PAGES)],
     "pages_cut": lambda r: [r.randrange(_PAGES)],
     # Any bytes: place and length in parts of the file.
     "bytes": lambda r: [r.random(), r.randbytes(r.randint(1, 9)).hex()],
@@ -288,9 +291,9 @@ _DRAWN: dict[str, Callable[[Random], list[object]]] = {
 }  # fmt: skip
 KEPT = ("vacuum", "index", "newer_column", "newer_table", "own_view", "spare_pages", "analyse")
 MODERATE = ("move", "stretch", "delete_row", "repeat_row", "reverse", "relink", "name_none", "move_all")
-PAGES = ("page_zero", "page_ff", "page_random", "pages_cut")
+PAGES = ("page_zero", "page_ff", "page_random", "page_swap", "page_copy", "pages_cut")
 BYTES = ("bytes", "cut")
-RUN = ("view", "recursion", "virtual", "trigger", "computed")
+RUN = ("view", "recursion", "virtual", "trigger", "computed", "root")
 METADATA = ("set_meta", "not_utf8_meta")
 ROWS = (
     "set_cell", "not_utf8", "set_column", "copy_cell", "drop_table", "empty_table", "rename_table", "without_rowid", "drop_column", "rename_column",
@@ -344,6 +347,17 @@ def _page_ff(content: bytearray, page: int) -> None:
 
 def _page_random(content: bytearray, page: int, seed: int) -> None:
     content[_page(content, page)] = Random(seed).randbytes(len(content[_page(content, page)]))
+
+
+def _page_swap(content: bytearray, page: int, other: int) -> None:
+    one, two = _page(content, page), _page(content, other)
+    if one.start and two.start:  # the first one holds the header
+        content[one], content[two] = content[two], content[one]
+
+
+def _page_copy(content: bytearray, page: int, over: int) -> None:
+    if _page(content, over).start:
+        content[_page(content, over)] = content[_page(content, page)]
 
 
 def _pages_cut(content: bytearray, page: int) -> None:
@@ -515,6 +529,11 @@ def _held(value: object) -> object:
 
 def _schema_text(db: sqlite3.Connection, table: str, old: str, new: str) -> None:
     _schema(db, "sql = replace(sql, ?, ?)", (old, new), table)
+
+
+def _root(db: sqlite3.Connection, table: str, other: str) -> None:
+    (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (other,)).fetchone()
+    _schema(db, "rootpage = ?", (page,), table)
 
 
 def _schema(db: sqlite3.Connection, what: str, values: tuple[object, ...], table: str) -> None:

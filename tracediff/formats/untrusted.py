@@ -2,7 +2,7 @@
 
 A file can hold views, computed columns and page trees without an end, all run by whoever reads a table. So it is examined
 first, in a process of its own with bounds on memory, processor and time: the tables that are read must be plain tables,
-whole by SQLite's own check. Then reading takes time and memory in proportion to the size of the file, and DuckDB gets it.
+and every page of them whole. Then reading takes time and memory in proportion to the size of the file, and DuckDB gets it.
 
 Run as a program (`python untrusted.py FILE TABLE...`) this module is that process: Python's own modules alone, 40 ms of a small file.
 """
@@ -10,11 +10,12 @@ Run as a program (`python untrusted.py FILE TABLE...`) this module is that proce
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sqlite3
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -149,15 +150,28 @@ def _look(path: Path, db: sqlite3.Connection, wanted: set[str]) -> Examined:
         if kind != "table" and name in wanted:
             return Examined(problem=NOT_PLAIN, said=f"{name} is a {kind}")
     tables: dict[str, list[str]] = {}
+    sure: dict[str, str] = {}  # of each table a column that has a value in every row
     for kind, name, *_, sql in rows:
         if kind == "table" and not _not_plain(kind, sql, made.get(name.lower(), "table")):
             columns = db.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
             if name.lower() in wanted and any(hidden for *_, hidden in columns):
                 return Examined(problem=NOT_PLAIN, said=f"{name} has computed columns")
             tables[name] = [column for _, column, *_ in columns]
-    for name in tables:
-        if name.lower() in wanted and (said := _damage(path, name)):
+            sure[name] = next((column for _, column, _, least, *_ in columns if least), "")
+    for name, column in sure.items():
+        if name.lower() in wanted and (said := _damage(path, name) or _wiped(db, name, column)):
             return Examined(problem=DAMAGED, said=f"{name}: {said}")
+    read = {name for name in tables if name.lower() in wanted}
+    roots = {name: root for _, name, _, root, _ in rows if name in read}
+    others = {root for _, name, _, root, _ in rows if root and name not in read}
+    unread = [
+        (name, root, len(tables[name]))
+        for _, name, _, root, _ in rows
+        if root and name in tables and name not in read
+    ]
+    trees = [(name, root, len(tables[name])) for name, root in roots.items()]
+    if said := _misplaced(path, trees, others) or _lost(path, unread):
+        return Examined(problem=DAMAGED, said=said)
     return Examined(tables, _version(db, tables))
 
 
@@ -188,6 +202,96 @@ def _damage(path: Path, table: str) -> str:
             return str(error)
     said = found[0] if found else "ok"
     return "" if said == "ok" or said.startswith(_OF_VALUES) else said.splitlines()[-1]
+
+
+def _wiped(db: sqlite3.Connection, table: str, column: str) -> str:
+    """What is wrong with a row that has no value where each must have one; "" for none. `column`: that must have one, or ""."""
+    if not column:
+        return ""
+    # a sum, for of the column alone SQLite believes what the table says
+    query = f"SELECT 1 FROM {_quoted(table)} WHERE ({_quoted(column)} + 0) IS NULL LIMIT 1"
+    return f"a row has no {column}" if db.execute(query).fetchone() else ""
+
+
+def _misplaced(path: Path, trees: Sequence[tuple[str, int, int]], taken: Iterable[int]) -> str:
+    """Which whole page is where it does not belong, "" for none; the check of a table finds none of these.
+
+    It is in two tables; its rows have more values than the table has columns; or they have fewer, as rows have that are older
+    than a column, and the same page is elsewhere as well. `trees`: table, root page, columns; `taken`: roots of what is not read.
+    """
+    short: dict[bytes, str] = {}
+    with path.open("rb") as file:
+        size = page_size(file.read(18))
+        seen = bytearray(path.stat().st_size // size + 1)
+        for root in (1, *taken):  # the first one is the schema's
+            seen[root] = 1
+        for table, root, columns in trees:
+            pages = [root]
+            while pages:
+                number = pages.pop()
+                if seen[number]:
+                    return f"page {number} of {table} is another table's too"
+                seen[number] = 1
+                page = os.pread(file.fileno(), size, (number - 1) * size)
+                kind, cells, first = page[0], page[3] << 8 | page[4], page[8] << 8 | page[9]
+                if kind == _INTERIOR:
+                    places = (int.from_bytes(page[at : at + 2]) for at in range(12, 12 + 2 * cells, 2))
+                    pages += [int.from_bytes(page[at : at + 4]) for at in (8, *places)]
+                elif kind == _LEAF and cells:
+                    values = _values(page, first)
+                    # none is short, mostly: to look one up takes a hash of all its bytes
+                    if values > columns or (short and page in short):
+                        return f"page {number} of {table} holds rows of another table"
+                    if values < columns and len(short) < _MOST_SHORT:
+                        short[page] = table
+        file.seek(0)
+        found = [short[page] for page in iter(lambda: file.read(size), b"") if page in short] if short else []
+        if len(found) > len(short):
+            return f"{next(one for one in found if found.count(one) > 1)} holds rows of another table"
+    return ""
+
+
+def _lost(path: Path, trees: Sequence[tuple[str, int, int]]) -> str:
+    """Which table that is not read holds rows of another, "" for none: an empty page may be in that one's place."""
+    with path.open("rb") as file:
+        size = page_size(file.read(18))
+        for table, root, columns in trees:
+            number = root
+            for _ in range(_DEEPEST):
+                page = os.pread(file.fileno(), size, (number - 1) * size) if number else b""
+                if len(page) < size or page[0] != _INTERIOR:
+                    break
+                number = int.from_bytes(page[8:12])
+            if len(page) < size or page[0] != _LEAF or not page[3:5].strip(b"\0"):
+                continue
+            with suppress(IndexError):  # whatever it holds, it is not read
+                if _values(page, int.from_bytes(page[8:10])) > columns:
+                    return f"page {number} of {table} holds rows of another table"
+    return ""
+
+
+def page_size(head: bytes) -> int:
+    """Bytes of a page, from the first 18 of the file."""
+    return int.from_bytes(head[16:]) if head[16:] != b"\0\1" else 1 << 16
+
+
+_INTERIOR, _LEAF = 5, 13  # kinds of pages of a table
+_DEEPEST = 20  # pages from the first one of a table to its rows, as SQLite has it
+_GO_ON = bytes(range(128, 256))  # bytes of a number that another one follows
+_MOST_SHORT = 10_000  # pages that are looked for elsewhere
+
+
+def _values(page: bytes, at: int) -> int:
+    """How many values the row has that begins at a place: numbers there are of 7 bits a byte, the last one below 128."""
+    for _ in range(2):  # its length, its number
+        while page[at] > 127:
+            at += 1
+        at += 1
+    end, begin = 0, at
+    while page[at] > 127:
+        end, at = (end | page[at] & 127) << 7, at + 1
+    head = page[at + 1 : begin + (end | page[at])]
+    return len(head.translate(None, _GO_ON))
 
 
 def _not_plain(kind: str, sql: str, made: str) -> str:
