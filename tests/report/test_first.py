@@ -615,6 +615,41 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     assert title(same) == "slower flash + lean -> fmha and 1 more kernel"  # 16 are the first kernel's
 
 
+def test_kernels_that_changed_together_are_called_after_the_kind_that_changed_most() -> None:
+    """Of 336 us more 42 are layer norm's, whose row is the largest, and 241 those of ten GEMMs; of 90 us of theirs it keeps its name."""
+    norm = m.FindingPart(
+        "kernel_added",
+        m.Where(kernels=m.Kernels(("layer_norm",), ("layer_norm",))),
+        42.0,
+        41.0,
+        43.0,
+        "exact",
+    )
+    for each, said in (
+        (24.1, "more launches of GEMM and 10 more kernels"),
+        (8.0, "more launches of layer_norm and 10 more kernels"),
+    ):
+        gemms = [
+            m.FindingPart(
+                "kernel_added",
+                m.Where(kernels=m.Kernels((f"nvjet_{number}",), (f"nvjet_{number}",))),
+                each,
+                each,
+                each,
+                "exact",
+            )
+            for number in range(10)
+        ]
+        one = finding(
+            "kernel_added",
+            336.0,
+            where={"kernels": norm.where.kernels},
+            parts=[norm, *gemms],
+            facts=m.FindingFacts(match="more"),
+        )
+        assert said in named(one)
+
+
 def test_mean_counts_that_differ_by_less_than_a_hundredth_are_one() -> None:
     """35.97 and 36.23 launches in a mean step differ by 0.7 %, as steps are cut; 149 and 148 kernels differ by one."""
     one = finding("kernel_time", 574.0, where={"kernels": m.Kernels(("relu",), ("relu_2",))})

@@ -347,9 +347,19 @@ def spoken(names: Sequence[str]) -> str:
 
 
 def _with_others(finding: Finding, kernel: str) -> str:
-    """`a and 9 more kernels` of kernels that changed together, where no fusion or split names them."""
-    rows = _several(finding)
-    return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel")) if rows else kernel
+    """`a and 9 more kernels` of kernels that changed together, where no fusion or split names them; a kind of them that changed twice as much goes first."""
+    if not (rows := _several(finding)):
+        return kernel
+    of_kind: dict[str, float] = {}
+    own: set[str] = set()
+    for part in (one for one in finding.parts if not one.follows):
+        for kind, ns in part_kinds(part):
+            of_kind[kind] = of_kind.get(kind, 0.0) + (ns if finding.delta_ns > 0 else -ns)
+            own |= {kind} if part.where.kernels == finding.where.kernels else set()
+    most = max(of_kind, key=lambda kind: of_kind[kind])
+    if own and MOSTLY * of_kind[most] > max(abs(of_kind[kind]) for kind in own):
+        kernel = most
+    return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel"))
 
 
 def _several(finding: Finding) -> int:
