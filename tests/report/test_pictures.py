@@ -35,6 +35,7 @@ from tracediff.report.pictures.style import (
     NARROW,
     SIZE,
     WIDE,
+    Sheet,
     fitting,
     marks,
     span,
@@ -158,6 +159,16 @@ def test_columns_stand_beside_each_other_and_runs_apart():
     assert step_strip.outline([0, 1, 2, 4], [0.1, 0.2, 0.2, 0.3]) == [
         (0, 0), (0, 0.1), (1, 0.1), (1, 0.2), (3, 0.2), (3, 0), (4, 0), (4, 0.3), (5, 0.3), (5, 0)
     ]  # fmt: skip
+
+
+def test_numbers_of_one_place_stand_beside_each_other(monkeypatch):
+    """Right of the middle of 344 px (172) they go to the left, over it as well; left of it to the right."""
+    sheet, written = Sheet(NARROW, "kernels"), []
+    monkeypatch.setattr(sheet, "write", lambda x, *_, **__: written.append(x))
+    for x, step in ((173.0, -SIZE), (171.0, SIZE)):
+        written.clear()
+        sheet.number(dict.fromkeys((1, 2, 3), (x, 40.0)))
+        assert written == [x, x + step, x + 2 * step]
 
 
 def test_a_telephone_shows_the_longest_of_neighbours():

@@ -147,8 +147,11 @@ class Sheet:
         """Write numbers at their places; one that would lie on another stands beside it, towards the middle of the sheet."""
         taken: list[tuple[float, float]] = []
         for number, (x, y) in places.items():
+            aside = (
+                -SIZE if x > self.layout.width / 2 else SIZE
+            )  # one way: to and fro over the middle has no end
             while any(abs(x - at) < SIZE and abs(y - height) < SIZE for at, height in taken):
-                x += -SIZE if x > self.layout.width / 2 else SIZE
+                x += aside
             taken.append((x, y))
             self.write(x, y, str(number), "center", bold=True)
 
