@@ -14,7 +14,7 @@ from tracediff.cli.outputs import ALONE, COMPARISON, named, version
 @click.command(epilog="Example: tracediff schema > result.schema.json")
 def schema() -> None:
     """Print the JSON Schema of what `tracediff compare --json` and `tracediff show --json` write."""
-    click.echo(json.dumps(build_schema(), indent=1, ensure_ascii=False).encode())
+    click.echo(json.dumps(build_schema(), indent=1, ensure_ascii=False).encode() + b"\n", nl=False)
 
 
 def build_schema() -> dict[str, Any]:
