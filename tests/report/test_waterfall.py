@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -210,31 +211,26 @@ def test_what_a_cause_beyond_noise_holds_is_not_called_noise(part_ns: float, cau
     assert (bar.delta_ns, bar.level) == (100_000, row)
 
 
-@pytest.mark.parametrize(("level", "said"), [("within_noise", True), ("likely", False)])
-def test_what_is_beyond_noise_only_as_a_sum_of_places_is_said_to_be(level: str, said: bool) -> None:
-    """Host work of +100 us is confirmed, and its only cause may be noise: no cause explains the row."""
+def notes_of_host_work(levels: dict[str, Any], **cause: Any) -> list[str]:
+    """What is noted of a step with +100 us of host work, of these levels, and of one cause of it."""
     whole = sample.full()
-    books = m.Accounting(
-        {"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0, level={"host_work": "confirmed"}
-    )
+    books = m.Accounting({"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0, level=levels)
     phase = msgspec.structs.replace(
         whole.phases[1], typical=m.Delta(1e6, 1.1e6, 1e5, 5e4, 1.5e5), accounting=books
     )
-    found = [msgspec.structs.replace(whole.findings[0], cause="host_work", level=level, parts=[])]
-    figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
+    found = [msgspec.structs.replace(whole.findings[0], cause="host_work", parts=[], **cause)]
+    return waterfall.notes(waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found)))
+
+
+@pytest.mark.parametrize(("level", "said"), [("within_noise", True), ("likely", False)])
+def test_what_is_beyond_noise_only_as_a_sum_of_places_is_said_to_be(level: str, said: bool) -> None:
+    """Host work of +100 us is confirmed, and its only cause may be noise: no cause explains the row."""
     note = "host work: beyond noise as a sum, at none of its places alone."
-    assert (note in waterfall.notes(figure)) is said
+    assert (note in notes_of_host_work({"host_work": "confirmed"}, level=level)) is said
 
 
 @pytest.mark.parametrize(("cause_ns", "said"), [(120e3, True), (100.5e3, False), (-120e3, False)])
 def test_a_row_that_is_smaller_than_its_causes_says_why(cause_ns: float, said: bool) -> None:
     """Host work of +100 us, and a cause of 120 us of it: other places have the -20 us."""
-    whole = sample.full()
-    books = m.Accounting({"host_work": 1e6}, {"host_work": 1.1e6}, {"host_work": 1e5}, 0)
-    phase = msgspec.structs.replace(
-        whole.phases[1], typical=m.Delta(1e6, 1.1e6, 1e5, 5e4, 1.5e5), accounting=books
-    )
-    found = [msgspec.structs.replace(whole.findings[0], cause="host_work", delta_ns=cause_ns, parts=[])]
-    figure = waterfall.build(msgspec.structs.replace(whole, phases=[phase], findings=found))
     note = "host work: the sum of places that rose and places that fell."
-    assert (note in waterfall.notes(figure)) is said
+    assert (note in notes_of_host_work({}, delta_ns=cause_ns)) is said

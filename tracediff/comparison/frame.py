@@ -77,9 +77,8 @@ class PhaseSteps(msgspec.Struct, frozen=True, dict=True):
     load: tuple[float, float] | None = (
         None  # requests and tokens per typical step, where those of the sides hardly overlap
     )
-    loads_apart: bool = (
-        False  # three quarters of the steps of one side have more of them than as many of the other
-    )
+    # three quarters of the steps of one side have more of them than as many of the other
+    loads_apart: bool = False
 
     @cached_property
     def inside(self) -> Bools:

@@ -72,12 +72,13 @@ def no_such_kernel(asked: str, names: Iterable[str]) -> TracediffError:
     near = get_close_matches(asked, alike, n=1, cutoff=0.7)
     meant = f"; did you mean {alike[near[0]]}?" if near else ""
     one = "one " * (CUT in asked)
-    most = f"no {one}kernel of either side has {asked!r} in its name; those with the most time: "
+    said = "kernels were not recorded on both sides: none is compared"
+    if there:
+        most = f"those with the most time: {', '.join(there[:PARTS])}"
+        said = f"no {one}kernel of either side has {asked!r} in its name; {most}{meant}"
     return TracediffError(
         "no-such-kernel",
-        f"{most}{', '.join(there[:PARTS])}{meant}"
-        if there
-        else "kernels were not recorded on both sides: none is compared",
+        said,
         fix="a part of the name as reports show it; * stands for anything",
         exit_code=2,
     )

@@ -355,8 +355,9 @@ def _with_others(finding: Finding, kernel: str) -> str:
     for part in (one for one in finding.parts if not one.follows):
         for kind, ns in part_kinds(part):
             of_kind[kind] = of_kind.get(kind, 0.0) + (ns if finding.delta_ns > 0 else -ns)
-            own |= {kind} if part.where.kernels == finding.where.kernels else set()
-    most = max(of_kind, key=lambda kind: of_kind[kind])
+            if part.where.kernels == finding.where.kernels:
+                own.add(kind)
+    most = max(of_kind, key=of_kind.__getitem__)
     if own and MOSTLY * of_kind[most] > max(abs(of_kind[kind]) for kind in own):
         kernel = most
     return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel"))

@@ -67,11 +67,8 @@ def _doubts(result: Result) -> str:
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
     # another CPU moves typical steps as well
-    against = (
-        phase is not None
-        and phase.typical is not None
-        and phase.typical.delta_ns * result.observed.delta_ns < 0
-    )
+    typical = phase.typical if phase else None
+    against = typical is not None and typical.delta_ns * result.observed.delta_ns < 0
     if of_host and not against and "host-speed-unknown" in slugs:
         said.append(say("cpu_unknown", speed="slower" if result.observed.delta_ns > 0 else "faster"))
     return say("doubts", doubts="; ".join(said)) if said else ""
@@ -109,9 +106,8 @@ def advised(result: Result) -> str:
     better = result.verdict in ("improved", "likely_improved")
     named_first = [(one, found) for one in parts if (found := _finding(result, one)) and found.next]
     own = [found for one, found in named_first if found.delta_ns * one.delta_ns > 0]  # not of another phase
-    if (
-        own and advised_of(own[0]) == "one_graph"
-    ):  # there is little to do: new synchronisations expose the launch
+    # of a graph launch there is little to do: new synchronisations expose it
+    if own and advised_of(own[0]) == "one_graph":
         calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
         own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
     if own:

@@ -120,9 +120,8 @@ def _note(finding: Finding, unit: str) -> str:
         notes.append(say("apart_from_others"))
     if facts.early is not None:
         notes.append(say("only_the_sum"))
-    if (
-        facts.rare is not None and not facts.counted_calls
-    ):  # steps with more calls are not all among the long ones
+    # steps with more calls are not all among the long ones
+    if facts.rare is not None and not facts.counted_calls:
         notes.append(_rare(finding))
     if facts.allocations:
         notes.append(say("allocated", kinds="; ".join(map(_allocated, facts.allocations))))

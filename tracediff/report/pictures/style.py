@@ -147,9 +147,8 @@ class Sheet:
         """Write numbers at their places; one that would lie on another stands beside it, towards the middle of the sheet."""
         taken: list[tuple[float, float]] = []
         for number, (x, y) in places.items():
-            aside = (
-                -SIZE if x > self.layout.width / 2 else SIZE
-            )  # one way: to and fro over the middle has no end
+            # one way: to and fro over the middle has no end
+            aside = -SIZE if x > self.layout.width / 2 else SIZE
             while any(abs(x - at) < SIZE and abs(y - height) < SIZE for at, height in taken):
                 x += aside
             taken.append((x, y))
