@@ -118,6 +118,16 @@ def test_copies_behind_other_work_scatter_as_waits_do():
     assert cells._loose(kernels).tolist() == [[False, False, False, False], [False, False, True, False]]
 
 
+def test_what_is_seen_of_hidden_copies_scatters_no_more_than_the_step_and_its_rest_leave():
+    """A step of 1,000 us scatters by 25, beside 200 us of launch latency by hypot(25, 60) = 65: of copies of 500 us 5 and 13 %, of 100 us 30 at most."""
+    kinds = ["step", "memcpy", "launch_latency", "memcpy", "memcpy"]
+    layout = SimpleNamespace(categories={"memcpy": 1, "launch_latency": 2}, kernels=[3, 4])
+    means = np.array([[1_000, 600, 0, 500, 100], [1_000, 600, 200, 500, 0]]) * US
+    usual = np.array([[0, 0, 0.3, 0, 0]] * 2)
+    found = cells._loosened(layout, means, usual, np.zeros(len(kinds), np.bool_))
+    assert found == pytest.approx(np.array([[0.05, 0.25], [0.13, 0.3]]))
+
+
 def test_gates_on_copies_count_no_memsets(tmp_path: Path):
     """A step copies 4,096 bytes and sets 4; the candidate's copies twice, 1,024 bytes more."""
 

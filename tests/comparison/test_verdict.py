@@ -129,6 +129,30 @@ def test_phases_are_dealt_out_together_and_the_first_leads():
     assert verdict_of(found) == ("improved", VerdictFacts("phase", "generation"))
 
 
+@pytest.mark.parametrize(
+    ("generation", "mixed", "first"),
+    [
+        (
+            600,
+            8_900,
+            "generation",
+        ),  # 80 of 100 steps lose 500 us each, the others 3,900: 400 and 780 us a mean step
+        (600, 9_100, "mixed"),  # 400 and 820
+        (60, 6_500, "generation"),  # 32 us less, 300 more
+        (60, 6_700, "mixed"),  # 340
+    ],
+)
+def test_a_phase_that_lost_far_more_is_said_first(generation: float, mixed: float, first: str):
+    def run(us: float, with_prompt: float) -> list[list[dict]]:
+        return together(side([us], steps=80), side([with_prompt], phase="mixed", steps=20))
+
+    one, other = run(100, 5_000), run(generation, mixed)
+    for found in (measured(one, other, idle=1), measured(other, one, idle=1)):
+        assert "inconclusive" not in typical(found).values()
+        verdict, facts = verdict_of(found)
+        assert (facts.phase, verdict) == (first, typical(found)[first])
+
+
 def test_a_few_steps_say_nothing_beside_many():
     """Two steps of another phase that take twice as long: once in a run, as much may be its start. Alone they are likely."""
 
@@ -191,8 +215,8 @@ def test_of_three_runs_a_sure_part_is_likely():
 
 
 def test_a_sure_part_of_the_first_phase_comes_before_the_verdict_of_the_next():
-    """Mixed steps are twice as fast for sure; what users feel first has a sure cause the other way."""
-    mixed = (side(*[[50.0, 10.0, kernel]] * 5, phase="mixed") for kernel in (9_000.0, 4_500.0))
+    """Mixed steps gain 1,000 us for sure; what users feel first has a sure cause the other way, of 120."""
+    mixed = (side(*[[50.0, 10.0, kernel]] * 5, phase="mixed") for kernel in (9_000.0, 8_000.0))
     one, other = (
         together(side(*[large_step(host)] * 5), own) for host, own in zip((50, 170), mixed, strict=True)
     )

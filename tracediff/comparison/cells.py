@@ -356,8 +356,11 @@ def _phase_cells(
     start = frame.sums(table, phase.start, phase.klass * 0, variance=False) if phase.start_share else None
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
     lever = _lever(layout, typical.means[:2])
-    usual = _usual(layout, loose, few=not phase.judged)
+    usual = _usual(layout, few=not phase.judged)
     usual = np.where(host, np.minimum(usual * np.array(lever)[:, None], WAIT), usual)
+    usual[:, layout.kernels] = np.where(
+        loose, _loosened(layout, typical.means[:2, :cells], usual, host), usual[:, layout.kernels]
+    )
     weighted = _Weighted(phase, typical, rest, start, _seen(frame, table, phase), usual)
     gil = layout.categories["gil_wait"]
     if hosts == "measured" and (typical.means[:2, gil] > OWN * typical.means[:2, STEP]).any():
@@ -398,16 +401,24 @@ def _phase_cells(
     return found, weighted
 
 
-def _usual(layout: Layout, loose: npt.NDArray[np.bool_], *, few: bool) -> Floats:
+def _usual(layout: Layout, *, few: bool) -> Floats:
     """The usual scatter of each cell of both sides, as a part of it, (2, cells).
 
     `few`: so few steps that they do not tell how far they are apart.
     """
     usual = np.array([[HOST if kind == "step" else CAUSES[kind].scatter for kind in layout.kinds]] * 2)
-    usual[:, layout.kernels] = np.where(loose, WAIT, usual[:, layout.kernels])
     for cell, part in layout.pageable.items():
         usual[:, cell] += part * np.maximum(WAIT - usual[:, cell], 0.0)
     return np.where(usual == GPU, CAPTURE, WAIT) if few else usual
+
+
+def _loosened(layout: Layout, means: Floats, usual: Floats, host: npt.NDArray[np.bool_]) -> Floats:
+    """The scatter of copies that lie in part behind other work, (2, rows): as waits, but no more than the step and all else in it leave to them."""
+    others = [cell for name, cell in layout.categories.items() if name != "memcpy"]
+    apart = means[:, others] * np.where(host[others], WAIT, usual[:, others])
+    left = np.hypot(STEP_SCATTER * means[:, [STEP]], np.sqrt((apart**2).sum(axis=1, keepdims=True)))
+    own = np.abs(means[:, layout.kernels])
+    return np.asarray(np.minimum(WAIT, np.divide(left, own, out=np.full(own.shape, WAIT), where=own > 0)))
 
 
 def _seen(frame: Frame, table: CellSums, phase: PhaseSteps) -> tuple[Floats, Floats]:

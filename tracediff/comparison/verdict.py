@@ -2,8 +2,9 @@
 
 A step is slower or faster where the 95 % interval of its change leaves out 0, corrected for the number of phases (Holm 1979): likely so
 with up to three runs a side, surely with four or more where dealing the runs out anew says the same. The mean speaks instead of the
-typical step where rare steps hold the change. The whole follows from the phases, the one that users feel first; then from sure causes,
-where nothing else can have moved the other way.
+typical step where rare steps hold the change. The whole follows from the phases: the one that users feel first, unless another lost
+or gained twice the time, ten times where they moved against each other; then from sure causes, where nothing else can have moved the other
+way.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tracediff.stats.student import quantile
 from tracediff.stats.tests import (
     ALPHA,
     LEAST,
+    LITTLE,
     MOSTLY,
     NEARLY,
     ODD,
@@ -217,15 +219,14 @@ def _decided(
             return "inconclusive", VerdictFacts("scatter", main)
         return "likely_regressed" if gpu > 0 else "likely_improved", VerdictFacts("gpu", carried_ns=gpu)
     for wanted in (_CERTAIN, _LIKELY):
-        for one in phases:  # what users feel first decides first
-            of = verdicts[one.steps.phase]
-            if one.rare and of["mean"] in wanted:
-                return of["mean"], VerdictFacts("rare", one.steps.phase)
-            if of["typical"] in wanted:
-                return of["typical"], VerdictFacts("phase", one.steps.phase)
-            carried = None if load_explains(one) else _carried(one, judged, sure=wanted is _CERTAIN)
-            if carried:
-                return wanted[carried < 0], VerdictFacts("part", one.steps.phase, carried)
+        found = [(one, *said) for one in phases if (said := _moved(one, judged, verdicts, wanted))]
+        if found:
+            most, largest, _ = max(found, key=lambda moved: _gained(moved[0]))
+            return next(
+                (said, facts)
+                for one, said, facts in found
+                if _gained(one) >= (MOSTLY if said == largest else LITTLE) * _gained(most)
+            )
     moved = any(_sure(judged, one, ("exact", "confirmed")) for one in phases)
     host = _only_host(phases[0])
     quiet = all(verdicts[one.steps.phase]["typical"] == "no_change" and _quiet(one) for one in phases)
@@ -241,6 +242,24 @@ def _decided(
     )
     basis: Literal["rare", "scatter"] = "rare" if phases[0].rare else "scatter"
     return "inconclusive", VerdictFacts(basis, main, host=host, moved=moved, load=load)
+
+
+def _moved(
+    one: PhaseCells, judged: Judged, verdicts: dict[str, dict[str, Verdict]], wanted: tuple[Verdict, ...]
+) -> tuple[Verdict, VerdictFacts] | None:
+    """The verdict of one phase where it is as sure as is wanted, and its basis."""
+    of, name = verdicts[one.steps.phase], one.steps.phase
+    if one.rare and of["mean"] in wanted:
+        return of["mean"], VerdictFacts("rare", name)
+    if of["typical"] in wanted:
+        return of["typical"], VerdictFacts("phase", name)
+    carried = None if load_explains(one) else _carried(one, judged, sure=wanted is _CERTAIN)
+    return (wanted[carried < 0], VerdictFacts("part", name, carried)) if carried else None
+
+
+def _gained(one: PhaseCells) -> float:
+    """What a mean step of all phases gained or lost by those of one, ns."""
+    return one.steps.share * abs(float(one.mean.estimate.delta[STEP]))
 
 
 Spoken: TypeAlias = Mapping[str, Literal["typical", "mean"]]  # phase -> the step that is spoken of
