@@ -137,15 +137,23 @@ def test_an_export_that_is_being_written_is_named(folder, monkeypatch):
     assert not read(folder, skip_unreadable=True, cached=True).left_out  # nothing of the failure is kept
 
 
-def test_many_warnings_of_one_kind_are_counted(tmp_path):
+@pytest.mark.parametrize("alike", [True, False])
+def test_many_warnings_of_one_kind_are_counted(alike, tmp_path):
+    """Eight exports with a kernel without a launching call each are said at once; with one to eight, five of them are."""
     (tmp_path / "side").mkdir()
     for rank in range(8):
         trace = ranks(1)
-        trace.kernel(999, 2_350_000, 2_360_000, name="orphan")  # without a launching call
+        for orphan in range(1 if alike else rank + 1):
+            begin = 2_350_000 + 1_000 * orphan
+            trace.kernel(999 + orphan, begin, begin + 900, name="orphan")
         trace.write(tmp_path / "side" / f"run_rank{rank}.sqlite")
     side = read(tmp_path / "side")
     notes = [note.message for note in show(side).warnings if note.slug == "kernels-without-launch"]
-    assert len(notes) == 6 and notes[0].startswith("run_rank0.sqlite") and "3 further exports" in notes[5]
+    assert notes[0].startswith("run_rank0.sqlite")
+    if alike:
+        assert len(notes) == 1 and "run_rank4.sqlite and 3 more: 1 of 15 kernels" in notes[0]
+    else:
+        assert len(notes) == 6 and "3 further exports" in notes[5]
 
 
 @pytest.mark.parametrize("cached", [False, True])

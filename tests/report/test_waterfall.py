@@ -122,10 +122,11 @@ def test_the_text_figure_places_bars_end_to_end() -> None:
     assert "not at zero" not in waterfall.text_figure(waterfall.build(sample.full()))
 
 
-def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
-    """Host work +100; of the rest only launch latency (+6, more than a twentieth) and GC (-4, tested) have a row."""
+@pytest.mark.parametrize("step", [1_000, 9_000])
+def test_small_changes_within_noise_are_one_row_of_a_drawing(step: int) -> None:
+    """Host work +100; of the rest launch latency (+6, more than a twentieth) has a row, and GC (-4, tested) where it is not 0.0 % of the step."""
     deltas = {"compute": 3, "launch_latency": 6, "host_sync": -2, "gc": -4, "host_work": 100, "gil_wait": 0}
-    bars, at = [waterfall.Bar("baseline", "baseline", "baseline", 0, 1000)], 1000
+    bars, at = [waterfall.Bar("baseline", "baseline", "baseline", 0, step)], step
     for key, delta in deltas.items():
         level = "likely" if key == "gc" else "within_noise"
         bars.append(waterfall.Bar("category", key, key, at, at + delta, level=level))
@@ -135,15 +136,11 @@ def test_small_changes_within_noise_are_one_row_of_a_drawing() -> None:
         waterfall.Bar("candidate", "candidate", "candidate", 0, at + 7),
     ]
     rows = waterfall.Waterfall(bars, units.scale_for([1000.0])).drawn
-    assert [(bar.label, bar.start_ns, bar.end_ns) for bar in rows] == [
-        ("baseline", 0, 1000),
-        ("launch_latency", 1000, 1006),
-        ("gc", 1006, 1002),
-        ("host_work", 1002, 1102),
-        ("2 others", 1102, 1103),
-        ("host speed", 1103, 1110),
-        ("candidate", 0, 1110),
-    ]
+    gc, others = ([("gc", -4)], ("2 others", 1)) if step == 1_000 else ([], ("3 others", -3))
+    assert [(bar.label, bar.delta_ns) for bar in rows] == [
+        ("baseline", step), ("launch_latency", 6), *gc, ("host_work", 100), others, ("host speed", 7), ("candidate", step + 110),
+    ]  # fmt: skip
+    assert [bar.start_ns for bar in rows[1:-1]] == [bar.end_ns for bar in rows[:-2]]
 
 
 def test_colours_are_distinct_in_both_themes() -> None:

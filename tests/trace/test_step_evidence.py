@@ -252,7 +252,7 @@ def test_where_the_evidence_of_two_sides_differs_the_warning_names_them(tmp_path
             sides.append(Side(f"side {at}", [Run("a", [reduced(looped(name), folder)])]))
         notes = [note.message for note in warnings_of(sides) if note.slug == "steps-by-evidence"]
         assert len(notes) == said
-        assert [note.startswith(f"side {at}: ") for at, note in enumerate(notes)] == [said > 1] * said
+        assert [note.startswith(f"side {at}/") for at, note in enumerate(notes)] == [said > 1] * said
 
 
 def test_layers_never_win(tmp_path):

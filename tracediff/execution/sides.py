@@ -200,33 +200,33 @@ def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
     ]
 
 
-_NAMED = 5  # exports that a warning is shown for; the rest are counted
-# Warnings that name no export: where they differ, the side is named.
-_OF_STEPS = ("steps-by-evidence", "steps-inferred", "one-step-per-run")
+_NAMED = 5  # exports that a warning names, and texts of one slug; the rest are counted
 
 
 def warnings_of(sides: Sequence[Side]) -> list[Note]:
-    """What was left out of the sides, and the warnings of their exports: each slug for at most `_NAMED` exports."""
-    said = dict.fromkeys(note for side in sides for note in side.notes)
-    of: Counter[str] = Counter()
+    """What was left out of the sides, and the warnings of their exports: each once, with the exports that it is of where these differ."""
     parts = [(side, part) for side in sides for part in side.parts]
-    of_steps = {note for _, part in parts for note in part.warnings if note.slug in _OF_STEPS}
-    unlike = Counter(note.slug for note in of_steps)
+    often = Counter(name for side in sides for name in {part.name for part in side.parts})
+    said: dict[tuple[str, str], dict[str, bool]] = {}
     for side, part in parts:
-        notes = [
-            replace(note, message=f"{side.label}: {note.message}") if unlike[note.slug] > 1 else note
-            for note in part.warnings
-        ]
-        fresh = [note for note in notes if note not in said]
-        of.update({note.slug for note in fresh})
-        said.update(dict.fromkeys(note for note in fresh if of[note.slug] <= _NAMED))
-    more = [(slug, count - _NAMED) for slug, count in of.items() if count > _NAMED]
-    return [
-        *said,
-        *(
-            Note(slug, f"the same of {count} further export{'s' * (count > 1)}, in other numbers")
-            for slug, count in more
-        ),
+        name = part.name if often[part.name] == 1 else f"{side.label}/{part.name}"
+        for note in part.warnings:
+            text = note.message.removeprefix(f"{part.name}: ")
+            said.setdefault((note.slug, text), {})[name] = text != note.message
+    notes = list(dict.fromkeys(note for side in sides for note in side.notes))
+    texts, shown = Counter(slug for slug, _ in said), Counter[str]()
+    for (slug, text), exports in said.items():
+        shown[slug] += 1
+        names, more = ", ".join(list(exports)[:_NAMED]), len(exports) - _NAMED
+        of = f"{names} and {more} more: " if more > 0 else f"{names}: "
+        if shown[slug] <= _NAMED:
+            notes.append(Note(slug, f"{of if texts[slug] > 1 or any(exports.values()) else ''}{text}"))
+    return notes + [
+        Note(
+            slug, f"the same of {count - _NAMED} further export{'s' * (count - _NAMED > 1)}, in other numbers"
+        )
+        for slug, count in texts.items()
+        if count > _NAMED
     ]
 
 

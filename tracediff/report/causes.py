@@ -128,6 +128,8 @@ def advised(finding: Finding) -> str:
         return "overlap"
     if facts.awaited:
         return "awaits_peer"
+    if finding.cause == "kernel_added" and _same_again(finding):
+        return "again"
     if finding.cause == "host_sync" and facts.counted_calls:
         return "synchronises"
     if finding.cause == "host_work" and awaits(where.range or ""):
@@ -144,6 +146,15 @@ def advised(finding: Finding) -> str:
     if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
         return "one_graph"
     return ""
+
+
+def _same_again(finding: Finding) -> bool:
+    """Whether launches of GEMMs and of kernels of two more kinds were added to those that the baseline has."""
+    more = [
+        one for one in finding.parts if one.count_baseline and (one.count_candidate or 0) > one.count_baseline
+    ]
+    kinds = {category(name) for one in more for name in one.where.called[:1]}
+    return "gemm" in kinds and len(kinds) > 2
 
 
 def awaited(peer: AwaitedFact) -> tuple[str, str]:

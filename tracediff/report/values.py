@@ -339,7 +339,7 @@ def _rate(unit: float, name: str) -> Callable[[float, units.Scale], str]:
 
 
 def _match(item: str, scale: units.Scale, row: Any) -> Cell:
-    sure = row.confidence >= 1
+    sure = row.confidence >= 1 or item in ("added", "removed")  # which nothing matches
     return Cell(item, small="" if sure else f"{row.confidence:.2f}", title=f"confidence {row.confidence:.2f}")
 
 

@@ -21,6 +21,7 @@ from tracediff.stats.rules import LITTLE, MOSTLY
 
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
+_NOTHING = 0.0005  # of the step: a smaller part reads 0.0 %
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -73,9 +74,13 @@ class Waterfall(msgspec.Struct, frozen=True):
 
     @property
     def small(self) -> list[Bar]:
-        """The categories that a drawing adds up in one row: within noise, and a twentieth of the largest change or less."""
-        changes, large = _changes(self.bars), _large(self.bars)
-        found = [bar for bar in changes if bar.level == NOISE and abs(bar.delta_ns) <= large]
+        """The categories that a drawing adds up in one row: a twentieth of the largest change or less, and within noise or 0.0 % of the step."""
+        changes, large, step = _changes(self.bars), _large(self.bars), self.bars[0].end_ns
+        found = [
+            bar
+            for bar in changes
+            if abs(bar.delta_ns) <= large and (bar.level == NOISE or abs(bar.delta_ns) < _NOTHING * step)
+        ]
         return found if len(found) > 1 else []
 
     @property

@@ -25,7 +25,7 @@ from tracediff.report.amounts import LISTED, NAMED
 from tracediff.report.causes import CAUSES, at, kernel_sides, part_kinds, run_name
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
-from tracediff.stats.rules import MOSTLY, NEARLY
+from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 from tracediff.trace.threads import OUTSIDE
 
 
@@ -347,13 +347,16 @@ def evidence(finding: Finding, result: Result) -> str:
     facts, level = finding.facts, level_words(finding.level, finding.ci_low_ns, finding.ci_high_ns)[0]
     if finding.cause == "batch_mix":
         level = "as measured"
+    if facts.late_rank is not None and finding.level == "within_noise":
+        level = say("follows_unsure")
     guessed = facts.match in ("name", "template", "sequence", "fused", "split") and facts.confidence < NEARLY
     return say("matched", level=level) if guessed else level
 
 
 def most_common(result: Result, phase: str) -> bool:
-    """Whether a phase is the kind of step that most steps are of, which has no name, and others have one."""
-    return phase == "step" and len(result.phases) > 1
+    """Whether a phase is the kind of step that most steps are of, which has no name, and a tenth of them or more are of others."""
+    own = next((one.share for one in result.phases if one.phase == phase), 1.0)
+    return phase == "step" and own < 1 - LITTLE
 
 
 def finding_scale(findings: list[Finding], result: Result) -> units.Scale:
