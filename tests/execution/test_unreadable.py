@@ -14,7 +14,7 @@ from tracediff.comparison.show import show
 from tracediff.errors import TracediffError
 from tracediff.execution import run
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Reading, steps_table
+from tracediff.execution.sides import Reading, steps_table, warnings_of
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 
@@ -135,6 +135,17 @@ def test_an_export_that_is_being_written_is_named(folder, monkeypatch):
         writer.execute("ROLLBACK")
         writer.close()
     assert not read(folder, skip_unreadable=True, cached=True).left_out  # nothing of the failure is kept
+
+
+def test_files_of_one_name_are_named_with_their_folders(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        trace = ranks(1)
+        trace.kernel(999, 2_350_000, 2_360_000, name="orphan")  # without a launching call
+        trace.write(tmp_path / name / "run.sqlite")
+    sides = reduce_sides([resolve(str(tmp_path / name)) for name in ("a", "b")], Reading(threads=1))
+    (note,) = [one for one in warnings_of(sides) if one.slug == "kernels-without-launch"]
+    assert note.message.startswith("a/run.sqlite, b/run.sqlite: 1 of 15 kernels")
 
 
 @pytest.mark.parametrize("alike", [True, False])
