@@ -400,6 +400,25 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
 
+def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
+    """Synchronisations have -52 of -2,284 us, less than what follows in three places; with a fourth, the last of these are two others."""
+    sizes = {
+        "host_work": -1_526.0,
+        "launch_api": -545.0,
+        "launch_latency": -113.0,
+        "dependency": -48.0,
+        "host_sync": -52.0,
+    }
+    parts = [
+        m.FindingPart(cause, m.Where(), us * US, us * US, us * US, "likely", follows=cause != "host_sync")
+        for cause, us in sizes.items()
+    ]
+    one = finding("host_sync", sum(sizes.values()), parts=parts)
+    assert words.parts_line(one, units.Scale("us", 1_000, 1)) == (
+        "sync calls -52.0 us; as a result: host work -1,526.0 us, launch calls -545.0 us, 2 other kinds -161.0 us"
+    )
+
+
 @pytest.mark.parametrize(
     ("norms", "said"), [(2, "find what runs the same layers again"), (0, "find who launches it")]
 )

@@ -117,11 +117,14 @@ def _sure(one: Finding, result: Result) -> Cell:
 
 def _key(found: Sequence[Finding], result: Result) -> list[Block]:
     """What the marks of these causes mean."""
-    levels = {one.level for one in found if one.cause != "batch_mix"}
-    if result.verdict == "not_comparable" or not levels:
+    if result.verdict == "not_comparable":
         return []
-    keys = [Cell(say(f"key_{level}"), mark=f"lv lv-{level}") for level in words.LEVELS if level in levels]
-    return [Line([key], "note") for key in keys]
+    judged = [one for one in found if one.cause != "batch_mix"]
+    unsure = [one for one in judged if words.evidence(one, result) == words.UNSURE[0]]
+    levels = {one.level for one in judged if one not in unsure}
+    keys = [(f"key_{level}", level) for level in words.LEVELS if level in levels]
+    keys += [("key_unsure", "within_noise")] if unsure else []
+    return [Line([Cell(say(key), mark=f"lv lv-{level}")], "note") for key, level in keys]
 
 
 def _none(result: Result) -> str:

@@ -519,7 +519,11 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
         return []
     seen = [row for row in rows if abs(row[1]) >= 0.5 * scale.factor / 10**scale.decimals]
     most = len(seen) if len(seen) == len(rows) <= NAMED + 1 else min(len(seen), NAMED)
-    shown, rest = rows[:most], rows[most:]
+    shown = rows[:most]
+    own = [row for row in seen if not row[0][1]]
+    if own and own[0] not in shown:  # what the others follow from has a name too
+        shown[-1] = own[0]
+    rest = [row for row in rows if row not in shown]
     written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
     if rest:
         others = math.fsum(ns for _, ns in rest)
