@@ -629,7 +629,7 @@ def _threads(report: Report) -> Section:
 
 def _system(report: Report) -> Section:
     found: list[Block] = [line for kind in sorted(words.SYSTEM_KINDS) for line in missing(report, kind)]
-    system, there = report.system, []
+    system, there, menus = report.system, list[Section](), list[str]()
     title = "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads"
     if system is None:
         return Section("system", title, found, gist="Not captured")
@@ -645,10 +645,12 @@ def _system(report: Report) -> Section:
     )  # fmt: skip
     for menu, name, listed, what, notes, depth in parts:
         if told := _told(report, name, listed, what, notes, depth=depth):
-            found.append(part(LISTED[name].title, told, depth))
-            there.append(menu)
-    menus = [menu for menu in there if menu]
-    return Section("system", title, found, depth=1, menu=menus[0] if len(menus) == 1 else "System")
+            there.append(part(LISTED[name].title, told, depth))
+            menus += [menu] if menu else []
+    menu = menus[0] if len(menus) == 1 else "System"
+    if len(there) == 1:  # whose title says it all
+        return replace(there[0], id="system", blocks=[*found, *there[0].blocks], menu=menu)
+    return Section("system", title, [*found, *there], depth=1, menu=menu)
 
 
 def _ranks(report: Report) -> Section | None:
