@@ -13,9 +13,11 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from tests.report import sample
 from tests.report.tags import tags
 from tracediff.model import Result
 from tracediff.model.common import Change
+from tracediff.model.host import CommCallRow, MemoryRow, MemorySide, System
 from tracediff.model.show import Show
 from tracediff.report import blocks, fields, sections, templates, units, values
 from tracediff.report import page as pages
@@ -265,3 +267,15 @@ def test_depth_says_what_text_formats_have() -> None:
     )
     assert [one.spans for one in blocks.printed(deep, 1) if isinstance(one, Line)] == [["note"]]
     assert [one.spans for one in blocks.printed(deep, 2) if isinstance(one, Line)] == [["said"], ["note"]]
+
+
+def test_a_lone_table_of_what_the_system_recorded_has_its_own_title() -> None:
+    calls = [CommCallRow("NCCL", "ncclAllReduce", "executor", 2.0, 50_000.0, 2.0, 40_000.0)]
+    side = MemorySide(1.0, 64.0, 0.0, 0.0, 64, 64)
+    for system, title, parts in (
+        (System(comm_calls=calls), "Calls of MPI and NCCL", 0),
+        (System(comm_calls=calls, memory=[MemoryRow("device", side, side)]), "OS calls, communication, ", 2),
+    ):
+        made = sections._system(msgspec.structs.replace(sample.full(), system=system))
+        assert made.title.startswith(title) and made.id == "system"
+        assert sum(isinstance(one, Section) for one in made.blocks) == parts

@@ -376,14 +376,3 @@ def test_the_same_result_gives_the_same_text() -> None:
 
 def test_golden() -> None:
     check(Path("comment.md"), render_markdown(sample.full()))
-
-
-def test_tables_of_the_system_have_a_title_of_their_own_where_one_is_alone() -> None:
-    """The sample has some of all kinds; a heading of six kinds over a table of one says five that are not there."""
-    whole = sample.full()
-    every = "<summary>OS calls, communication, scheduling"
-    assert whole.system is not None and every in render_markdown(whole)
-    nothing = {name: [] for name in ("host_work", "os_calls", "off_cpu", "payloads", "memory", "gpu_metrics")}
-    lone = msgspec.structs.replace(whole, system=msgspec.structs.replace(whole.system, **nothing))
-    text = render_markdown(lone)
-    assert every not in text and text.count("Calls of MPI and NCCL") == 1
