@@ -215,19 +215,18 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
             named = head.rpartition("/")[2] == part.name  # with its folder where files of one name are read
             said.setdefault((note.slug, text if named else note.message), {})[head if named else name] = named
     notes = list(dict.fromkeys(note for side in sides for note in side.notes))
-    texts, shown = Counter(slug for slug, _ in said), Counter[str]()
+    texts, shown, left = Counter(slug for slug, _ in said), Counter[str](), Counter[str]()
     for (slug, text), exports in said.items():
         shown[slug] += 1
-        names, more = ", ".join(list(exports)[:_NAMED]), len(exports) - _NAMED
-        of = f"{names} and {more} more: " if more > 0 else f"{names}: "
-        if shown[slug] <= _NAMED:
-            notes.append(Note(slug, f"{of if texts[slug] > 1 or any(exports.values()) else ''}{text}"))
+        if shown[slug] > _NAMED:
+            left[slug] += len(exports)
+            continue
+        if texts[slug] > 1 or any(exports.values()):
+            names, more = ", ".join(list(exports)[:_NAMED]), len(exports) - _NAMED
+            text = f"{names} and {more} more: {text}" if more > 0 else f"{names}: {text}"
+        notes.append(Note(slug, text))
     return notes + [
-        Note(
-            slug, f"the same of {count - _NAMED} further export{'s' * (count - _NAMED > 1)}, in other numbers"
-        )
-        for slug, count in texts.items()
-        if count > _NAMED
+        Note(slug, f"the same in other numbers; further exports: {count}") for slug, count in left.items()
     ]
 
 

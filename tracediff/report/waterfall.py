@@ -21,7 +21,6 @@ from tracediff.stats.rules import LITTLE, MOSTLY
 
 NOISE: Evidence = "within_noise"
 OTHERS = "others"
-_NOTHING = 0.0005  # of the step: a smaller part reads 0.0 %
 # Where the time of a category goes when that kind of trace is missing: the thread's own work.
 _FALLBACK = "host_work"
 
@@ -79,7 +78,8 @@ class Waterfall(msgspec.Struct, frozen=True):
         found = [
             bar
             for bar in changes
-            if abs(bar.delta_ns) <= large and (bar.level == NOISE or abs(bar.delta_ns) < _NOTHING * step)
+            if abs(bar.delta_ns) <= large
+            and (bar.level == NOISE or not round(100 * bar.delta_ns / max(step, 1), 1))
         ]
         return found if len(found) > 1 else []
 
