@@ -123,6 +123,11 @@ CASES = {
         [kernel("cutlass_tf32_gemm")],
         [("dtype", "gemm", 1, 1), ("kernel", "cutlass_bf16_gemm", 1, 0), ("kernel", "cutlass_tf32_gemm", 0, 1)],
     ),
+    "another data type of a kernel of no known kind": (
+        [kernel("mlp<float>")],
+        [kernel("mlp<double>")],
+        [("dtype", "mlp", 1, 1), ("kernel", "mlp<double>", 0, 1), ("kernel", "mlp<float>", 1, 0)],
+    ),
     "another algorithm of NCCL": (
         [kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), kernel("ncclDevKernel_AllGather_RING_LL")],
         [kernel("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"), kernel("ncclDevKernel_AllGather_RING_LL")],
@@ -209,7 +214,7 @@ GROUPS = (
         "larger messages", "graphs made", "memory", "another grid", "a range", "another call", "polling", "asking",
     ),
     (
-        "a kernel instead of another", "another data type", "another algorithm of NCCL", "larger copies",
+        "a kernel instead of another", "another data type", "another data type of a kernel of no known kind", "another algorithm of NCCL", "larger copies",
         "larger messages in one of two groups", "streams", "the free memory",
     ),
     (

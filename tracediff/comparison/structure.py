@@ -29,7 +29,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.names import category, collective
+from tracediff.kernels.names import category, collective, short
 from tracediff.model import StructureRow
 from tracediff.model.causes import SURELY
 from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
@@ -184,7 +184,7 @@ def _counted(
             (name, f"{grid or ''} x {block or ''}") if kind == 0 else None
             for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
         ]
-        dtypes = [None if one is None else (category(one[0]), data_type(one[0])) for one in named]
+        dtypes = [None if one is None else (_kind(one[0]), data_type(one[0])) for one in named]
         sent = [("", "") if one is None else collective(one[0]) for one in named]
         items: list[list[_Item | None]] = [
             [None if one is None else _Item("kernels") for one in named],
@@ -228,6 +228,12 @@ def _counted(
             for threads in (False, True)
         ]
         yield kind, rows, items
+
+
+def _kind(name: str) -> str:
+    """The category of a kernel; of one that has none its own short name."""
+    of = category(name)
+    return short(name) if of == "other" else of
 
 
 def _function(api: str, kind: str) -> str:

@@ -54,8 +54,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     graph_instantiations  calls of `name`, which makes or changes a CUDA graph
     allocations           calls of `name`, which allocates or frees memory
     memory                bytes: the most memory of the kind `name` that a process had on a device at once, within any step of any phase
-    dtype                 kernels of the category `name` in the data type of `baseline_values` that went, and in that of `candidate_values`
-                          that came
+    dtype                 kernels of the category `name`, or called so where they have none, in the data type of `baseline_values` that
+                          went, and in that of `candidate_values` that came
     algorithm             launches of the collective `name` of NCCL, of `baseline_of` and `candidate_of` of it, by the algorithm of
                           `baseline_values` that went, and by that of `candidate_values` that came: RING TREE NVLS ..., with the protocol
                           where the kernel's name tells it; RING stands for all but trees from NCCL 2.19 on

@@ -182,7 +182,7 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
         return say(pattern, **slots | {"name": _own(row.name, alike)})
     if row.kind in ("dtype", "grid", "algorithm"):
         one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
-        kernel = _own(row.name) if row.kind == "grid" else row.name
+        kernel = _own(row.name) if row.kind == "grid" else shorten(row.name, NAME)
         pattern = f"count_{row.kind}"
         if row.kind == "grid" and collective(row.name)[0]:
             kernel, pattern = collective(row.name)[0], "count_channels"
