@@ -420,6 +420,25 @@ def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cause", "where", "counts", "said"),
+    [
+        ("memcpy", {"kernels": m.Kernels(("[memcpy HtoD]",))}, (9, 17), "find what launches this copy"),
+        ("memcpy", {"kernels": m.Kernels(("[memcpy HtoD]",))}, (9, 18), "count the copies"),
+        ("memcpy", {"kernels": m.Kernels(("[memset]",))}, (0, 3), "find what sets this memory"),
+        ("host_api", {"api": "cudaMallocAsync_v2"}, (1, 3), "find what allocates"),
+        ("host_api", {"api": "cudaEventRecord"}, (1, 3), "find the call"),
+    ],
+)
+def test_copies_memsets_and_allocations_have_advice_of_their_own(
+    cause: str, where: dict[str, Any], counts: tuple[float, float], said: str
+) -> None:
+    evidence = m.FindingEvidence("", [], count_baseline=counts[0], count_candidate=counts[1])
+    assert advice(msgspec.structs.replace(finding(cause, 100.0, where=where), evidence=evidence)).startswith(
+        said
+    )
+
+
+@pytest.mark.parametrize(
     ("norms", "said"), [(2, "find what runs the same layers again"), (0, "find who launches it")]
 )
 def test_gemms_and_other_kernels_that_are_launched_more_are_a_further_pass(norms: int, said: str) -> None:

@@ -55,7 +55,7 @@ CAUSES: dict[str, CauseWords] = {
                    "compare ranks: time in a collective is mostly waiting for the rank that comes last"),
         CauseWords("memcpy", "exposed copies", "exposed copies", _BUSY, "#a496cf", "#7f73ad",
                    "Only copies or memory sets were running.",
-                   "find the copy's launching range; overlap it, or drop it"),
+                   "find what launches this copy: overlap it with other work, or drop it"),
         CauseWords("launch_latency", "launch latency", "launch latency", _DEVICE, "#1c6e6a", "#6cc4bd",
                    "The launch had returned, nothing else was in the way, and the op had not started.",
                    "the GPU was empty when the work came: launch earlier (overlap scheduler) or use CUDA graphs"),
@@ -138,14 +138,22 @@ def advised(finding: Finding) -> str:
         return "os_call"
     if finding.cause == "gil_wait" and where.holder_thread == UNNAMED:
         return "holder"
-    gaps = finding.evidence.count_candidate
-    if finding.cause == "launch_latency" and gaps and finding.candidate_ns > ALONE_NS * gaps:
+    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+    if finding.cause == "launch_latency" and after and finding.candidate_ns > ALONE_NS * after:
         return "shared"
-    if finding.cause == "launch_api" and facts.copies:
+    if finding.cause == "memcpy" and where.holds("memset"):
+        return "memset"
+    more = finding.cause == "memcpy" and before and after and after >= 2 * before
+    if more or (finding.cause == "launch_api" and facts.copies):
         return "copies"
+    if finding.cause == "host_api" and _ALLOCATES.search(where.api or ""):
+        return "allocates"
     if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
         return "one_graph"
     return ""
+
+
+_ALLOCATES = re.compile(r"Malloc|Alloc|Free")
 
 
 def _same_again(finding: Finding) -> bool:
