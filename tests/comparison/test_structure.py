@@ -438,6 +438,15 @@ def test_what_happens_now_and_then_is_a_rate(tmp_path):
     assert compare(one, rarely).structure == []
 
 
+def test_steps_without_their_graph_are_counted(tmp_path):
+    """All 30 steps launch one, or all but 10."""
+    acts = {False: [graph("gemm", "norm")], True: [kernel("gemm"), kernel("norm")]}
+    one = side(tmp_path / "one", 31, lambda _: acts[False])
+    other = side(tmp_path / "other", 31, lambda n: acts[n % 3 == 0])
+    (row,) = [row for row in compare(one, other).structure if row.kind == "graph_launches"]
+    assert (row.rate, row.baseline_any, row.candidate_any) == (True, 30, 20)
+
+
 def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_path):
     """Code is loaded in steps 5, 11, 17, 23 and 29 of 30: five steps lie so in 30^2 / (2 * 4) of 142,506 ways, at most."""
     one = side(tmp_path / "one", 31, lambda _: [kernel()])

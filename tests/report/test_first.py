@@ -374,6 +374,13 @@ def test_regular_stops_that_no_collection_was_seen_in_are_asked_about_once() -> 
     made = counted("graph_instantiations", 0, 0.2, name="cudaGraphInstantiate")
     told = with_words(msgspec.structs.replace(one, structure=[made]))
     assert told.findings[0].next.startswith("find why CUDA graphs are made anew in these steps")
+    # and so are graphs that some steps run without, at whatever distance
+    fewer = counted("graph_launches", 1, 0.8, rate=True)
+    now_and_then = msgspec.structs.replace(observed, stops=stops(0, 24, 112, 3_080.0))
+    told = with_words(msgspec.structs.replace(one, structure=[fewer], observed=now_and_then))
+    assert told.findings[0].next.startswith("find why these steps run without their CUDA graph")
+    told = with_words(msgspec.structs.replace(one, structure=[], observed=now_and_then))
+    assert "every" not in told.findings[0].next
 
 
 def test_steps_that_stop_now_and_then_are_counted() -> None:
@@ -417,6 +424,28 @@ def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
     assert words.parts_line(one, units.Scale("us", 1_000, 1)) == (
         "sync calls -52.0 us; as a result: host work -1,526.0 us, launch calls -545.0 us, 2 other kinds -161.0 us"
     )
+
+
+@pytest.mark.parametrize(
+    ("other", "said"), [(60.0, "find why these kernels are launched"), (40.0, "profile this kernel")]
+)
+def test_kernels_in_other_shapes_have_advice_of_their_own(other: float, said: str) -> None:
+    """Of 100 us more, so many are of kernels with another grid."""
+    parts = [
+        m.FindingPart(
+            "kernel_time",
+            m.Where(kernels=m.Kernels((name,))),
+            us * US,
+            us * US,
+            us * US,
+            "exact",
+            match=match,
+        )
+        for name, us, match in (("softmax", other, "name"), ("gemm", 100.0 - other, "exact"))
+    ]
+    assert advice(finding("kernel_time", 100.0, parts=parts)).startswith(said)
+    alone = finding("kernel_time", 100.0, facts=m.FindingFacts(match="name" if other > 50 else "exact"))
+    assert advice(alone).startswith(said)
 
 
 @pytest.mark.parametrize(

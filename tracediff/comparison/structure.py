@@ -50,7 +50,7 @@ _SIZED = (
     "copies",
     "messages",
 )  # of as many other bytes tell; where there are more or fewer messages, so are kernels
-_RATES = ("collections", "code_loads", "graph_instantiations", "allocations")
+_RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
 _FEW = 0.05  # of a round, each of which is a part of a step
 

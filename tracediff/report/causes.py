@@ -130,6 +130,8 @@ def advised(finding: Finding) -> str:
         return "awaits_peer"
     if finding.cause == "kernel_added" and _same_again(finding):
         return "again"
+    if finding.cause == "kernel_time" and _in_other_shapes(finding):
+        return "shapes"
     if finding.cause == "host_sync" and facts.counted_calls:
         return "synchronises"
     if finding.cause == "host_work" and awaits(where.range or ""):
@@ -154,6 +156,14 @@ def advised(finding: Finding) -> str:
 
 
 _ALLOCATES = re.compile(r"Malloc|Alloc|Free")
+
+
+def _in_other_shapes(finding: Finding) -> bool:
+    """Whether most of what kernels of the same names changed by is of other grids or blocks."""
+    if not finding.parts:
+        return finding.facts.match == "name"
+    other = sum(abs(one.delta_ns) for one in finding.parts if one.match == "name")
+    return other >= MOSTLY * sum(abs(one.delta_ns) for one in finding.parts)
 
 
 def _same_again(finding: Finding) -> bool:

@@ -134,17 +134,20 @@ def _surely_faster(result: Result) -> bool:
 
 
 def in_stops(result: Result, finding: Finding) -> str:
-    """What to look for where the first cause is host work in regular stops of the candidate: graphs made in them, or a collection that was not traced; else empty."""
+    """What to look for where the first cause is host work in stops of the candidate: graphs that are made in them, or missing; in regular ones a collection that was not traced."""
     stops, first = result.observed.stops, [one.finding for one in result.observed.parts[:1]]
-    if finding.facts.code_loads or stops is None or not stops.every or stops.side != "candidate":
+    if finding.facts.code_loads or stops is None or stops.side != "candidate":
         return ""
     if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
         return ""
-    if structure.more(result, "graph_instantiations", result.observed.phase):
+    phase = result.observed.phase
+    if structure.more(result, "graph_instantiations", phase) > 0:
         return say("graphs_made_next")
-    if result.coverage.candidate.get("gc") == "captured":
+    if structure.more(result, "graph_launches", phase) < 0:
+        return say("graphs_missing_next")
+    if result.coverage.candidate.get("gc") == "captured" or not stops.every:
         return ""
-    return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, result.observed.phase))
+    return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, phase))
 
 
 def lead(result: Result) -> Phase | None:

@@ -92,6 +92,7 @@ PATTERNS: dict[str, str] = {
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
+    "graphs_missing_next": "find why these steps run without their CUDA graph: make one for each shape before, or pad to one",
     "graphs_made_next": "find why CUDA graphs are made anew in these steps: make one for each shape before, and keep it",
     "advise_os_call": "find what calls {call} {place}",
     "advise_awaits": "find what the thread waits for {place}: look at the process or thread at the other end",
@@ -105,6 +106,7 @@ PATTERNS: dict[str, str] = {
     "advise_migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
     "advise_again": "find what runs the same layers again: kernels of all these kinds are launched more often",
     "advise_overlap": "look for what it waits for or shares the GPU with: one stream, the default stream, a synchronisation, other kernels",
+    "advise_shapes": "find why these kernels are launched in other shapes: they have more work, or other blocks",
     "advise_memset": "find what sets this memory: set it once, or not at all where it is overwritten",
     "advise_allocates": "find what allocates or frees memory {place}: keep it from step to step, or leave it to a caching allocator",
     "advise_copies": "count the copies per step: fewer and larger ones cut this time",

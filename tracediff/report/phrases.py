@@ -203,7 +203,7 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_no_graphs")
     if finding.facts.early is not None and finding.delta_ns > 0:
         return say("next_early")
-    waits = structure.more(result, "blocking", finding.where.phase)  # for their kernels
+    waits = structure.more(result, "blocking", finding.where.phase) > 0  # for their kernels
     if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and waits:
         return say("next_blocking")
     if finding.facts.match in ("replaced", "mixed"):

@@ -71,10 +71,10 @@ def brief_of(result: Result) -> list[str]:
     return said
 
 
-def more(result: Result, kind: StructureKind, phase: str | None) -> bool:
-    """Whether the candidate does more of something in the steps of a phase."""
+def more(result: Result, kind: StructureKind, phase: str | None) -> float:
+    """How often more the candidate does something in a step of a phase; the largest where several differ."""
     mine = (row for row in result.structure if row.kind == kind and row.phase == phase)
-    return any(row.candidate > row.baseline for row in mine)
+    return max((row.candidate - row.baseline for row in mine), default=0.0)
 
 
 def _holds(finding: Finding, row: StructureRow) -> bool:
