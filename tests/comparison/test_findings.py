@@ -12,8 +12,9 @@ from tests.measuring import measured, step
 from tests.tiny import label, reduced
 from tracediff.comparison.candidates import Candidate
 from tracediff.comparison.classes import build_strata, mix
-from tracediff.comparison.findings import cancels, merged, mix_finding
+from tracediff.comparison.findings import mix_finding
 from tracediff.comparison.places import Judgement, Place
+from tracediff.comparison.related import cancels, merged
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, FindingFacts, FindingPart, Kernels, Where
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from tests.measuring import FIRST, measured, step
 from tracediff.comparison.candidates import Candidate, _call, replacement
 from tracediff.comparison.cells import Measured
-from tracediff.comparison.findings import (
+from tracediff.comparison.places import judge
+from tracediff.comparison.related import (
     _elsewhere,
     launched_otherwise,
     of_one_holder,
@@ -25,7 +26,6 @@ from tracediff.comparison.findings import (
     with_counts_of_all,
     with_synchronisation,
 )
-from tracediff.comparison.places import judge
 from tracediff.model import (
     ApiRow,
     CallFact,
