@@ -243,7 +243,7 @@ def named(finding: Finding) -> str:
     if kernel == "GEMM" and counted_too:  # a step has others, which are not in the count
         kernel = say("kernels_some", kernels=kernels)
     name = _kernels_named(finding, kernel, kernels, sides)
-    return say("name_counted", name=name, numbers=_numbers(finding)) if counted_too else name
+    return f"{name}, {_numbers(finding)}" if counted_too else name
 
 
 def is_counted(finding: Finding) -> bool:
@@ -266,11 +266,11 @@ def _kernels_titled(finding: Finding) -> str:
     said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced") and alone)
     told = facts.match not in ("more", "fewer", "replaced") and (alone or counts["before"] != counts["after"])
     said += [_numbers(finding)] * told
-    text = say("titled", name=text, numbers=", ".join(said)) if said else text
+    text = f"{text}: {', '.join(said)}" if said else text
     if facts.hidden_ns is None:
         return text
-    pattern = "hidden_more" if facts.hidden_ns > 0 else "hidden_less"
-    return say(pattern, text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us")
+    more = "more" if facts.hidden_ns > 0 else "less"
+    return say("hidden_too", text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us", more=more)
 
 
 def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]) -> str:

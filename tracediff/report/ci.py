@@ -72,7 +72,7 @@ def _of_phase(phase: Phase, result: Result) -> _Case:
     """The verdict of a phase; of the one that the headline is of, in its words."""
     name = f"{units.step(phase.phase)} time"
     if not phase.judged or phase.verdict is None:
-        return _Case(name, "skipped", say("too_few_of", few=words.TOO_FEW, size=_size(phase)))
+        return _Case(name, "skipped", f"{words.TOO_FEW}: {_size(phase)}")
     kind = _PHASE_KINDS.get(phase.verdict, "system-out")
     if phase.phase == result.headline.phase and (
         phase.verdict == result.verdict or result.verdict in words.MOVED

@@ -133,12 +133,12 @@ def _timeline(report: Report, number: int, one: Timeline) -> Section:
     times = [step.period_ns for _, step in there]
     if len(times) == 2:
         delta = times[1] - times[0]
-        heads.append([say("longer_by", size=scale.time(abs(delta)), word=units.word(delta))])
+        heads.append([f"{scale.time(abs(delta))} {units.word(delta)}"])
     if not one.exact:
         heads.append([say("nearest_step")])
     if not stratum.compared:
         heads.append([say("not_in_mean", reason=stratum.reason.replace("_", " "))])
-    label = say("lanes_of_two" if two else "lanes", what=what)
+    label = say("lanes_of_two", what=what) if two else what
     title = what if number == 0 else f"{what}: {units.arrow(map(scale.time, times))}"
     found: list[Block] = [Lanes("lanes", f"{number}", label, heads), _numbers(report, there)]
     return Section("", title, found, folded=number > 0)

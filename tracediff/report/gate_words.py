@@ -57,11 +57,10 @@ def _change(gate: GateOutcome) -> str:
     """`step +12.4 us (+3.1 %) in the mean of all steps`."""
     if gate.facts is None or gate.delta is None:
         return ""
-    text = say("gate_change", of=told(gate.facts.of) or gate.metric, size=_amount(gate, gate.delta))
+    text = f"{told(gate.facts.of) or gate.metric} {_amount(gate, gate.delta)}"
     if gate.baseline:
-        text = say("gate_percent", text=text, percent=units.percent(gate.delta, gate.baseline))
-    steps = told(gate.facts.steps)
-    return say("gate_in_steps", text=text, steps=steps) if steps else text
+        text += f" ({units.percent(gate.delta, gate.baseline)})"
+    return f"{text} {told(gate.facts.steps)}".rstrip()
 
 
 def _amount(gate: GateOutcome, value: float, plus: str = "+") -> str:

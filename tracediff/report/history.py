@@ -113,14 +113,10 @@ def causes(found: ChangeFound | DriftFound, segment: Segment) -> list[str]:
 
 def _cause(one: CauseChange) -> str:
     """New or gone instead of a part of nothing."""
-    slots = {"name": called(one.measure), "size": signed(one.delta, one.unit)}
-    if not one.before:
-        return say("cause_new", **slots)
-    return (
-        say("cause_changed", **slots | {"size": size(one.delta, one.before, one.unit)})
-        if one.after
-        else say("cause_gone", **slots)
-    )
+    name = called(one.measure)
+    if one.before and one.after:
+        return f"{name} {size(one.delta, one.before, one.unit)}"
+    return say("cause_gone" if one.before else "cause_new", name=name, size=signed(one.delta, one.unit))
 
 
 def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
@@ -165,11 +161,11 @@ def drift(history: History, one: DriftFound) -> str:
         "part": units.percent(abs(one.total), one.level - one.total / 2).removeprefix("+"),
         "first": commit(history.points[one.first]),
         "last": commit(history.points[one.last]),
+        "rises": "rises" if one.total > 0 else "falls",
     }
-    pattern = "rises" if one.total > 0 else "falls"
     if weeks >= 1 and one.level:
-        return say(f"{pattern}_rate", rate=units.percent(one.total / weeks, one.level), **slots)
-    return say(pattern, **slots)
+        return say("drifts_rate", rate=units.percent(one.total / weeks, one.level), **slots)
+    return say("drifts", **slots)
 
 
 def _drifted(one: DriftFound) -> str:

@@ -34,23 +34,18 @@ def sentence(result: Result, one: KernelAnswer) -> str:
         new = bool(one.candidate_count)
         count, ns = (one.candidate_count, one.candidate_ns) if new else (one.baseline_count, one.baseline_ns)
         size = each.size(one.candidate_mean_ns if new else one.baseline_mean_ns)
-        slots = {
-            "name": name,
-            "size": prose.size(ns),
-            "mean": mean,
-            "launches": units.launches(count),
-            "each": size,
-        }
-        return say("answer_new" if new else "answer_gone", **slots)
+        return say(
+            "answer_lone", name=name, new="new" if new else "gone", size=prose.size(ns), mean=mean,
+            launches=units.launches(count), each=size,
+        )  # fmt: skip
     counts = units.arrow(dict.fromkeys(map(units.count, (one.baseline_count, one.candidate_count))))
     slots = {
         "name": name, "mean": mean, "unit": unit, "both": prose.both(one.baseline_ns, one.candidate_ns),
         "launches": units.launches(one.candidate_count, counts), "each": each.both(one.baseline_mean_ns, one.candidate_mean_ns),
         "size": prose.size(one.delta_ns), "change": units.change(one.delta_ns, one.baseline_ns), "level": words.LEVELS[one.level][0],
+        "more": "more" if one.delta_ns > 0 else "less",
     }  # fmt: skip
-    if one.level == "within_noise":
-        return say("answer_within", **slots)
-    return say("answer_more" if one.delta_ns > 0 else "answer_less", **slots)
+    return say("answer_within" if one.level == "within_noise" else "answer", **slots)
 
 
 def _mean_step(result: Result) -> str:

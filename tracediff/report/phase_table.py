@@ -51,7 +51,7 @@ class PhaseLine(msgspec.Struct, frozen=True):
         if self.phase in ("", "step") and not self.common:
             return _ALONE[self.kind]
         phase = say("most_common") if self.common else self.phase
-        return say("phase_row", phase=phase, which=self.kind)
+        return f"{phase}, {self.kind}"
 
     @property
     def delta_ns(self) -> float:

@@ -244,11 +244,9 @@ def _hidden_host(result: Result, one: Insight) -> str:
     change = one.candidate_exposed_ns - one.baseline_exposed_ns
     prose = units.prose([one.baseline_ns, one.candidate_ns, change])
     where = say("in_launches" if one.cause == "launch_api" else "on_its_own")
-    pattern = "host_hidden" if change < 0 else "host_exposed"
-    if change < 0 and one.candidate_exposed_ns < 0.01 * one.candidate_ns:
-        pattern = "host_all_hidden"
+    every = one.candidate_exposed_ns < 0.01 * one.candidate_ns
     return say(
-        pattern, now=prose.size(one.candidate_ns), before=prose.size(one.baseline_ns), change=prose.size(change),
+        "host_hidden" if change < 0 else "host_exposed", rest="all of it" if every else "the rest", now=prose.size(one.candidate_ns), before=prose.size(one.baseline_ns), change=prose.size(change),
         step=words.per_step("", "mean", words.unit(result)), where=say("most_in", where=where, api=one.api) if one.api else where,
     )  # fmt: skip
 
@@ -257,7 +255,8 @@ def _slower_clock(result: Result, one: Insight) -> str:
     low, high = sorted((abs(one.low), abs(one.high)))
     first, last = f"{100 * low:.1f}", f"{100 * high:.1f}"
     span = f"{first} %" if first == last else f"{first} to {last} %"
-    return say("slower_clock" if one.low > 0 else "faster_clock", span=span, count=f"{one.count:,}")
+    longer, lower = ("longer", "lower") if one.low > 0 else ("less time", "higher")
+    return say("other_clock", span=span, longer=longer, lower=lower, count=f"{one.count:,}")
 
 
 def _late_rank(result: Result, one: Insight) -> str:

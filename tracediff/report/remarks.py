@@ -154,16 +154,13 @@ def _outlier(row: RankRow) -> str:
 def rank_skew(one: RankSkew, two: bool = True) -> str:
     """How far the ranks of a side are apart; `two`: there are two sides."""
     slots = {
-        "side": words.sentence(one.side),
         "ranks": f"{one.ranks}",
         "late": units.exact(one.late_ns),
         "middle": say("rank_middle_of_two" if one.ranks == 2 else "rank_middle"),
     }
-    pattern = "rank_late" if two else "rank_late_of_one"
-    if one.slowest is None:
-        return say(pattern, **slots)
-    slots |= {"slowest": f"{one.slowest}", "share": units.share(one.slowest_share), "steps": f"{one.steps:,}"}
-    return say(f"{pattern}_most", **slots)
+    most = {"slowest": f"{one.slowest}", "share": units.share(one.slowest_share), "steps": f"{one.steps:,}"}
+    text = say("rank_late" if one.slowest is None else "rank_late_most", **slots, **most)
+    return words.sentence(f"{one.side}: {text}" if two else text)
 
 
 def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: float, step: str) -> list[str]:

@@ -226,9 +226,8 @@ def step_sentence(report: Show, one: StepDiff) -> str:
         return say("step_same", typical_size=prose.size(one.typical_ns), **slots)
     longer = one.delta_ns > 0
     said = _made_of(one, prose, longer=longer)
-    pattern = "step_longer" if longer else "step_shorter"
-    slots["change"] = prose.size(one.delta_ns)
-    return say(f"{pattern}_by", parts=", ".join(said), **slots) if said else say(pattern, **slots)
+    slots |= {"change": prose.size(one.delta_ns), "longer": "longer" if longer else "shorter"}
+    return say("step_apart_by", parts=", ".join(said), **slots) if said else say("step_apart", **slots)
 
 
 def _made_of(one: StepDiff, prose: units.Spoken, *, longer: bool) -> list[str]:
@@ -241,12 +240,11 @@ def _made_of(one: StepDiff, prose: units.Spoken, *, longer: bool) -> list[str]:
         if abs(part.delta_ns) < LITTLE * abs(one.delta_ns) or covered >= NEARLY * abs(one.delta_ns):
             break
         covered += abs(part.delta_ns)
-        said.append(
-            say("step_part" if longer else "step_part_less", part=part.name, size=prose.size(part.delta_ns))
-        )
+        size = f"{part.name} {prose.size(part.delta_ns)}"
+        said.append(size if longer else say("step_part_less", part=size))
     if less and abs(less[0].delta_ns) > LITTLE * abs(one.delta_ns):
-        pattern = "step_while_less" if longer else "step_while_more"
-        said.append(say(pattern, part=less[0].name, size=prose.size(less[0].delta_ns)))
+        size = prose.size(less[0].delta_ns)
+        said.append(say("step_while", part=less[0].name, size=size, less="less" if longer else "more"))
     return said
 
 
@@ -287,20 +285,24 @@ def _kernel(place: StepPlace) -> str:
     if abs(more) < 0.5:
         return say("step_kernel", kernel=place.kernel)
     count = units.count(abs(more))
-    pattern = "step_launches_more" if more > 0 else "step_launches_fewer"
-    return say(f"{pattern}_one" if count == "1" else pattern, count=count, kernel=place.kernel)
+    launches = "launch" if count == "1" else "launches"
+    return say("step_launches", count=count, more="more" if more > 0 else "fewer", launches=launches, kernel=place.kernel)  # fmt: skip
+
+
+_LIKE = {"workload": "like it", "sizes": "of its phase, of other batch sizes", "phase": "of its phase", "all": "of any kind"}  # fmt: skip
 
 
 def step_facts(report: Show, one: StepDiff) -> list[str]:
     """Where and when it ran, and what it is beside: a line each."""
+    workload = _workload(one) + f", rank {one.rank}" * bool(one.ranks)
     where = say(
-        "step_where_rank" if one.ranks else "step_where", run=run_name(one.run), workload=_workload(one), rank=f"{one.rank}",
-        viewer=words.viewer(report), start=_seconds(one.start_ns), end=_seconds(one.end_ns),
+        "step_where", run=run_name(one.run), workload=workload, viewer=words.viewer(report),
+        start=_seconds(one.start_ns), end=_seconds(one.end_ns),
     )  # fmt: skip
     gpu = report.coverage.baseline["kernels"] == "captured"
     like = "sizes" if one.like == "phase" and one.ctx_reqs is not None else one.like
     lines = [say("step_gpu_work", where=where) if gpu else where]
-    lines.append(say(f"step_like_{like}", steps=units.counted(one.typical_steps, "step")))
+    lines.append(say("step_like", steps=units.counted(one.typical_steps, "step"), like=_LIKE[like]))
     if one.start_up:
         lines.append(say("step_start_up"))
     longest = next(

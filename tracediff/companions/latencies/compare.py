@@ -220,7 +220,7 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
             "latency_confirmed", p=p, baseline=f"{runs.baseline}", candidate=f"{runs.candidate}", **slots
         )
     if verdict in ("likely_improved", "likely_regressed"):
-        return say("latency_assumed" if step.noise_source == "assumed" else "latency_few", **slots)
+        return say("latency_assumed" if step.noise_source == "assumed" else "figure_few", **slots)
     if verdict == "no_change":
         kind = "little"
     elif rows[0].ci_low_ns is None:

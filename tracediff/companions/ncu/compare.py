@@ -194,7 +194,8 @@ def _of_sums(sums: str, change: str, before: float, after: float, why: Sequence[
     by = 100 * (after - before) / before
     if change == "no_clear_change":
         return say("ncu_sums_alike", sums=sums, percent=f"{by:+.1f}")
-    head = say("ncu_sums_less" if by < 0 else "ncu_sums_more", sums=sums, percent=text.percent(abs(by)))
+    less = "less" if by < 0 else "more"
+    head = say("ncu_sums_changed", sums=sums, percent=text.percent(abs(by)), less=less)
     return "; ".join([head, *(reason.text for reason in why if reason.rule not in ("fused", "split"))])
 
 
