@@ -370,8 +370,8 @@ def _overlap(finding: Finding, kernel: str) -> str:
     facts = finding.facts
     behind, streams = facts.overlap or Shares(0.0, 0.0), facts.streams
     before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
-    pattern = "named_overlap_several" if _several(finding) else "named_overlap"
-    said = say(pattern, kernel=kernel, before=before, after=after)
+    overlaps, its = ("overlap", "their") if _several(finding) else ("overlaps", "its")
+    said = say("named_overlap", kernel=kernel, overlaps=overlaps, before=before, after=after, its=its)
     return said if streams is None else say("named_streams", overlap=said, per=facts.per, **_both(streams))
 
 
@@ -531,7 +531,7 @@ def _idle(
 
 def _placed(what: str, place: str) -> str:
     """Something at a place, where that is known."""
-    return say("placed", what=what, place=place) if place else what
+    return f"{what} {place}".rstrip()
 
 
 def _idle_of(finding: Finding, *, short: bool = False) -> str:

@@ -79,7 +79,7 @@ def _of_phase(phase: Phase, result: Result) -> _Case:
     ):
         kind = _PHASE_KINDS.get(result.verdict, "system-out")  # also where rare steps alone have moved
         return _Case(name, kind, result.headline.text, result.verdict_reason)
-    return _Case(name, kind, say("verdict_of", verdict=words.VERDICTS[phase.verdict].word, size=_size(phase)))
+    return _Case(name, kind, f"{words.VERDICTS[phase.verdict].word}: {_size(phase)}.")
 
 
 def _size(phase: Phase) -> str:
@@ -89,7 +89,7 @@ def _size(phase: Phase) -> str:
     prose = units.prose([typical.delta_ns])
     size = prose.interval(typical.delta_ns, typical.ci_low_ns, typical.ci_high_ns)
     percent = units.percent(typical.delta_ns, typical.baseline_ns)
-    return say("change_of", size=size, percent=percent, per=words.per_step(phase.phase))
+    return f"{size} ({percent}) {words.per_step(phase.phase)}"
 
 
 def _add_case(parent: ElementTree.Element, case: _Case, suite: str) -> None:

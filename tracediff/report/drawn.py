@@ -74,10 +74,9 @@ def _strip_lead(report: Report) -> list[Block]:
     strip = report.step_strip
     if strip is None or len(report.ranks) < 2:
         return [lead(say("strip"))]
-    pattern = "strip_of_rank" if isinstance(report, Result) else "strip_of_idle_rank"
-    return [
-        lead(say(pattern, rank=f"{strip.rank}", others=units.counted(strip.ranks_left_out, "other rank")))
-    ]
+    which = "whose idle time changed most" if isinstance(report, Result) else "which is idle longest"
+    others = units.counted(strip.ranks_left_out, "other rank")
+    return [lead(say("strip_of_rank", rank=f"{strip.rank}", which=which, others=others))]
 
 
 def _not_drawn(report: Report) -> list[str]:
@@ -88,8 +87,8 @@ def _not_drawn(report: Report) -> list[str]:
     if left.strata_left_out:
         said.append(say("timelines_workloads", count=units.counted(left.strata_left_out, "workload")))
     if left.ranks_left_out:
-        pattern = "timelines_ranks" if isinstance(report, Result) else "timelines_ranks_of_one"
-        said.append(say(pattern, count=units.counted(left.ranks_left_out, "rank")))
+        less = "whose idle time changed less" if isinstance(report, Result) else "that are idle for less time"
+        said.append(say("timelines_ranks", count=units.counted(left.ranks_left_out, "rank"), less=less))
     return said
 
 
@@ -98,8 +97,8 @@ def _described(report: Report, name: str) -> str:
     if name == "cause-tree":
         root = report.cause_tree[0]
         unit = words.unit(report) if isinstance(report, Result) else "step"
-        pattern = "cause_tree_typical" if root.kind == "typical" else "cause_tree_mean"
-        return say(pattern, step=units.step(root.key, unit))
+        typical = "typical" if root.kind == "typical" else "mean"
+        return say("cause_tree", typical=typical, step=units.step(root.key, unit))
     if isinstance(report, Show):
         return say("step_times_of_one")
     if name == "step-times":
@@ -116,7 +115,8 @@ def _described(report: Report, name: str) -> str:
     workload = workloads.workload_name(report.strata[one.stratum], " of ") + f" on rank {one.rank}" * (
         len(report.ranks) > 1
     )
-    return say("divergence_worst" if one.kind == "worst" else "divergence", workload=workload, **steps)
+    which = "The longest of each side:" if one.kind == "worst" else "The typical"
+    return say("divergence", which=which, workload=workload, **steps)
 
 
 # Steps event by event

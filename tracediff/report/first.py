@@ -277,9 +277,9 @@ def why(result: Result) -> str:
         elif names[cause] > 1 and finding.where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
         if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
-            cause = say("timed", what=cause, change=opposed)
+            cause = f"{cause} ({opposed})"
         if finding.level == "within_noise":
-            unsure.append(say("timed", what=cause, change=change))
+            unsure.append(f"{cause} ({change})")
         else:
             said.append(say(pattern, change=change, cause=cause, rank=rank))
     if facts.load is not None:

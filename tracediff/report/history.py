@@ -116,7 +116,8 @@ def _cause(one: CauseChange) -> str:
     name = called(one.measure)
     if one.before and one.after:
         return f"{name} {size(one.delta, one.before, one.unit)}"
-    return say("cause_gone" if one.before else "cause_new", name=name, size=signed(one.delta, one.unit))
+    word = "gone" if one.before else "new"
+    return f"{name} {signed(one.delta, one.unit)} ({word})"
 
 
 def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) -> str:
@@ -187,8 +188,9 @@ def headline(history: History) -> str:
     if segment.drifts:
         return f"{drift(history, segment.drifts[0])}."
     if len(segment.points) < FEW:
-        many = f"{len(segment.points)}"
-        return say("one_point" if many == "1" else "few_points", points=many, few=f"{FEW}")
+        many = len(segment.points)
+        are = "is" if many == 1 else "are"
+        return say("few_points", points=units.counted(many, "point"), are=are, few=f"{FEW}")
     return say("unchanged_points", points=f"{len(segment.points)}")
 
 
@@ -203,8 +205,8 @@ def _changed(history: History, segment: Segment, one: ChangeFound) -> str:
     first = causes(one, segment)[:1]
     if not first:
         return say("level_changed", **slots)
-    pattern = "level_changed_seen" if _per(one.causes[0], one, segment) else "level_changed_part"
-    return say(pattern, cause=first[0], **slots)
+    largest = "seen most in" if _per(one.causes[0], one, segment) else "largest part:"
+    return say("level_changed_by", largest=largest, cause=first[0], **slots)
 
 
 def name(segment: Segment) -> str:

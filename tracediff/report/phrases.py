@@ -275,8 +275,7 @@ def _off_path(result: Result, one: Insight) -> str:
         for text in remarks_of.bursts(row, "candidate", result.step.candidate_ns, step)
     ]
     text = say(
-        f"{one.kind}_bursts" if in_bursts and one.kind == "falls_behind" else one.kind,
-        thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),
+        one.kind, ones="responses come" if in_bursts else "one begins", thread=thread[:1].upper() + thread[1:], range=one.range, step=step, before=prose.size(one.baseline_ns),
         after=prose.size(one.candidate_ns), whole=whole.size(result.step.candidate_ns),
     )  # fmt: skip
     return " ".join([*in_bursts, text])

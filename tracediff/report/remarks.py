@@ -56,9 +56,12 @@ def layers_known(report: Result | Show) -> list[str]:
     if layers is None:
         return []
     if isinstance(report, Show):
-        return [say("layers_known_of_one", attributed=units.share(layers.baseline.attributed))]
+        return [say("layers_known", attributed=units.share(layers.baseline.attributed), time="GPU time")]
     sides = (("baseline", layers.baseline), ("candidate", layers.candidate))
-    return [say("layers_known", side=name, attributed=units.share(of.attributed)) for name, of in sides]
+    return [
+        say("layers_known", attributed=units.share(of.attributed), time=f"{name}'s GPU time")
+        for name, of in sides
+    ]
 
 
 # Limits of the hardware

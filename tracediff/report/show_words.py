@@ -392,10 +392,10 @@ def _graphs(one: Advice) -> str:
 
 def _fuse(one: Advice) -> str:
     together = units.prose([one.ns]).size(one.ns or 0.0)
-    pattern = "advice_fuse" if one.range.startswith(_OUTSIDE) else "advice_fuse_in"
+    place = "" if one.range.startswith(_OUTSIDE) else f" in {one.range}"
     saved = units.counted(one.count_per_step * (len(one.kernels) - 1), "kernel")
     return say(
-        pattern, kernels=chain(one.kernels), range=one.range, together=together, saved=saved, **_replayed(one)
+        "advice_fuse", kernels=chain(one.kernels) + place, together=together, saved=saved, **_replayed(one)
     )
 
 

@@ -66,7 +66,7 @@ def brief_of(result: Result) -> list[str]:
                 memory = one.memory if before == one.baseline else ""
                 text = sentence(replace(one, memory=memory, baseline=before, candidate=after))
             change = words.opposed(timed, result) or prose.delta(timed.delta_ns)
-            text = say("timed", what=text, change=change)
+            text = f"{text} ({change})"
         said.append(text)
     return said
 
@@ -246,5 +246,5 @@ def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     name = f"{kind} ({row.memory})" if row.memory else kind
     if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:
         one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))
-        return say("count_bytes", **slots | {"name": name, "before": one, "after": other})
+        return say("count_other", **slots | {"name": name, "before": one, "after": other})
     return say("count_other", **slots | {"name": name})

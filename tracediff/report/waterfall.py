@@ -242,9 +242,7 @@ def notes(waterfall: Waterfall) -> list[str]:
             said.append(say(pattern, labels=", ".join(bar.label for bar in bars)))
     noted = [bar for bar in waterfall.shown if bar.note]
     for note in dict.fromkeys(bar.note for bar in noted):
-        said.append(
-            say("fall_note", label=", ".join(bar.label for bar in noted if bar.note == note), note=note)
-        )
+        said.append(f"{', '.join(bar.label for bar in noted if bar.note == note)}: {note}.")
     if any(bar.level == NOISE for bar in waterfall.drawn):
         said.append(say("fall_noise", sign=units.NOISE))
     return said

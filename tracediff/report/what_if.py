@@ -62,19 +62,13 @@ def sentences(found: WhatIf) -> list[str]:
     gained, removed = phase.before_ns - phase.after_ns, phase.removed_ns
     if removed > 0:
         write = units.prose([removed, gained])
-        pattern = "whatif_shorter" if gained > 0 else "whatif_longer"
+        longer, what = ("shorter", "the rest") if gained > 0 else ("longer", "this time")
+        becomes = f"gets {write.size(gained)} {longer}"
         if abs(gained) < SURELY * phase.before_ns:
-            pattern = "whatif_same"
-        if removed - gained > LITTLE * removed:
-            pattern = f"{pattern}_hidden"
-        said.append(
-            say(
-                pattern,
-                removed=write.size(removed),
-                step=units.step(phase.phase),
-                gained=write.size(abs(gained)),
-            )
-        )
+            becomes, what = "stays about as long", "this time"
+        pattern = "whatif_hidden" if removed - gained > LITTLE * removed else "whatif_taken"
+        slots = {"removed": write.size(removed), "step": units.step(phase.phase)}
+        said.append(say(pattern, becomes=becomes, what=what, **slots))
     steps = counted(found.steps, "step")
     if found.steps < found.all_steps:
         steps = say("steps_of", steps=f"{found.steps:,}", all=f"{found.all_steps:,}")

@@ -42,7 +42,7 @@ def first(kpi: Kpi) -> str:
         }
         figure = say("benchmark_figure", figure=f"{title}{tail}", **slots)
         if title == before:  # named once
-            said[-1] += say("benchmark_tail", tail=say("benchmark_figure", figure=tail.strip(), **slots))
+            said[-1] += f", {say('benchmark_figure', figure=tail.strip(), **slots)}"
         else:
             said.append(figure)
         before = title

@@ -220,21 +220,22 @@ def _reason(verdict: Verdict, step: Step, rows: Sequence[LatencyRow]) -> str:
             "latency_confirmed", p=p, baseline=f"{runs.baseline}", candidate=f"{runs.candidate}", **slots
         )
     if verdict in ("likely_improved", "likely_regressed"):
-        return say("latency_assumed" if step.noise_source == "assumed" else "figure_few", **slots)
+        return say("figure_one_run" if step.noise_source == "assumed" else "figure_few", **slots)
     if verdict == "no_change":
-        kind = "little"
+        within = "1 % of the iteration"
     elif rows[0].ci_low_ns is None:
         return say("latency_unknown", **slots)
     elif abs(step.delta_ns) <= (step.noise_floor_ns or 0.0):
-        kind = "floor"
+        within = f"the noise floor of {slots['floor']}"
     else:
-        kind = "runs" if min(runs.baseline, runs.candidate) > 1 else "iterations"
+        kind = "run" if min(runs.baseline, runs.candidate) > 1 else "iteration"
+        within = f"{kind}-to-{kind} variation"
     moved = [row for row in rows[1:] if row.level in ("confirmed", "likely")]
     told = [
         say("latency_but", statistic=row.statistic, both=both(time(row.baseline_ns), time(row.candidate_ns)))
         for row in moved[:1]
     ]
-    return " ".join([say(f"latency_within_{kind}", **slots), *told])
+    return " ".join([say("figure_within", what=within, **slots), *told])
 
 
 # Beside a comparison of traces: what profiling cost, and whether both say the same.

@@ -187,8 +187,10 @@ def _verdict(
     elif best.level == "likely":
         kind = "one_run" if runs < 2 else "few"
     else:
-        kind = "little" if verdict == "no_change" else "noise"
-    return verdict, say(f"figure_{kind}", change=change, floor=text.time(best.noise_ns or 0.0))
+        kind = "within"
+    floor = text.time(best.noise_ns or 0.0)
+    what = "1 %" if verdict == "no_change" else f"run-to-run noise (floor {floor})"
+    return verdict, say(f"figure_{kind}", change=change, floor=floor, what=what)
 
 
 def _warnings(
