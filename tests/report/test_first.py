@@ -904,7 +904,7 @@ def test_a_pattern_has_no_condition_and_each_is_used() -> None:
     ]
     assert unused == []
     with pytest.raises(KeyError):
-        grammar.say("typical", direction="Slower")
+        grammar.say("what", direction="Slower")
 
 
 def test_lines_that_a_page_explains_begin_with_their_term() -> None:

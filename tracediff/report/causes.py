@@ -459,7 +459,7 @@ def part_kinds(part: FindingPart) -> list[tuple[str, float]]:
 
 def idle_title(one: IdleCause | StepPlace, *, host_only: bool) -> str:
     """The title of idle time in the report of one side; it names the thread, which no column does."""
-    text = _idle(one.cause, _where(one), copies=one.copies, host_only=host_only)
+    text = _idle(one.cause, where_of(one), copies=one.copies, host_only=host_only)
     if one.thread and one.cause in ("gc", "host_work", "gil_wait"):
         return say("idle_on_thread", what=text, thread=the_thread(one.thread))
     return text
@@ -467,10 +467,11 @@ def idle_title(one: IdleCause | StepPlace, *, host_only: bool) -> str:
 
 def idle_named(one: IdleCause | StepPlace) -> str:
     """The same in a sentence: `host work in _schedule`, `waiting for the GIL held by the detokenizer thread`."""
-    return _idle(one.cause, _where(one), copies=one.copies, host_only=True, short=True)
+    return _idle(one.cause, where_of(one), copies=one.copies, host_only=True, short=True)
 
 
-def _where(one: IdleCause | StepPlace) -> Where:
+def where_of(one: IdleCause | StepPlace) -> Where:
+    """Its place, as causes of a comparison have theirs."""
     return Where(
         range=one.range, thread=one.thread, api=one.api, other_calls=one.other_calls,
         holder_thread=one.holder_thread, holder_range=one.holder_range,

@@ -15,8 +15,9 @@ from tracediff.model import Section
 
 Report = TypeVar("Report", bound=msgspec.Struct)
 
+# fields whose line ends are blanks
 _PROSE = frozenset(
-    {
+    [
         "title",
         "message",
         "next",
@@ -29,7 +30,7 @@ _PROSE = frozenset(
         "what",
         "why",
         "counts",
-    }
+    ]
 )
 
 

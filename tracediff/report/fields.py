@@ -174,8 +174,7 @@ def _launch_change(row: KernelRow, context: Context) -> Cell | None:
 
 
 def _grids(row: KernelRow, context: Context) -> str:
-    sides = [one for one in (row.baseline, row.candidate) if one]
-    return units.arrow(one.grids[0] + (" ..." if len(one.grids) > 1 else "") for one in sides if one.grids)
+    return units.arrow(names.grids(one) for one in (row.baseline, row.candidate) if one and one.grids)
 
 
 def _of_kernel_time(row: KernelRow, context: Context) -> str:

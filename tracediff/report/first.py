@@ -162,46 +162,44 @@ def what(result: Result) -> str:
         return say("one_capture" if one_capture(result) else "identical", candidate=candidate)
     if not observed.baseline_ns and not observed.candidate_ns:
         return say("nothing", candidate=candidate)
-    prose = words.page_unit(result)
-    both = {"before": prose.number(observed.baseline_ns), "after": prose.time(observed.candidate_ns)}
-    step = step_of(result, observed.phase)
+    prose, step = words.page_unit(result), step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
         failed = _failed(result)
         return say(
             "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
-            candidate=candidate, **both | {"before": prose.time(observed.baseline_ns)},
+            candidate=candidate, before=prose.time(observed.baseline_ns), after=prose.time(observed.candidate_ns),
         )  # fmt: skip
-    slots = {
-        "direction": words.VERDICTS[result.verdict].word,
-        "candidate": candidate,
-        "step": step,
-        "change": _change(observed, prose),
-        **both,
-    }
+    change = _change(observed, prose)
     if _within_noise(result):
-        slots["change"] = say("within_noise", change=slots["change"])
+        change = say("within_noise", change=change)
     shares = phase.time_share if (phase := lead(result)) else None
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
     if result.step.ci_low_ns < 0 < result.step.ci_high_ns:
         every = say("within_noise", change=every)
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
-        slots["change"] = say("little_time", change=slots["change"], share=share, all=every)
+        change = say("little_time", change=change, share=share, all=every)
     elif not _open(result) and _otherwise(result):
-        slots["change"] = say("all_otherwise", change=slots["change"], all=every)
+        change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
-        slots["change"] = say("no_gpu_work", change=slots["change"])
-    of = _of(result)
+        change = say("no_gpu_work", change=change)
+    direction, title = words.VERDICTS[result.verdict].word, _title(result, change)
+    return say("what", direction=direction, candidate=candidate, title=title, more=_more(result, step))
+
+
+def _more(result: Result, step: str) -> str:
+    """What the change as measured does not say of itself: which steps make a mean, how long a step of GPU time is."""
+    of, stops = result.observed.of, result.observed.stops
+    if of == "gpu":
+        return say("more_gpu", step=step, length=_both(result.step))
     if of != "mean":
-        kernel = brief(short(result.verdict_facts.rung.kernel))
-        return say(of, kernel=kernel, length=_both(result.step), **slots)
-    if observed.stops is None:
-        return say("mean", typical=_typical(result), **slots)
-    stops = observed.stops
-    slots |= {"side": stops.side, "stop": units.spoken(stops.stop_ns)}
+        return ""
+    if stops is None:
+        return say("more_rare", typical=_typical(result))
+    slots = {"side": stops.side, "stop": units.spoken(stops.stop_ns)}
     if stops.every:
-        return say("regular", every=units.ordinal(stops.every), **slots)
-    return say("stops", count=f"{stops.count:,}", total=f"{stops.total:,}", **slots)
+        return say("more_regular", every=units.ordinal(stops.every), step=step, **slots)
+    return say("more_stops", count=f"{stops.count:,}", total=f"{stops.total:,}", **slots)
 
 
 def _open(result: Result) -> str:
@@ -233,19 +231,17 @@ def one_capture(result: Result) -> bool:
 
 def change(result: Result) -> str:
     """`generation step 972 -> 1,344 us (+372 us, +38.2 %)`, without the direction."""
-    observed = result.observed
-    prose = words.page_unit(result)
-    before, after = prose.number(observed.baseline_ns), prose.time(observed.candidate_ns)
+    return _title(result, _change(result.observed, words.page_unit(result)))
+
+
+def _title(result: Result, change: str) -> str:
+    """What the observed time is of, before and after; of captures that were cut by the launches of a kernel `rounds`."""
+    observed, rung, prose = result.observed, result.verdict_facts.rung, words.page_unit(result)
+    rounds = observed.of == "length" and rung.kind == "rounds"
     return say(
-        f"title_{_of(result)}", step=step_of(result, observed.phase), before=before, after=after,
-        change=_change(observed, prose), kernel=brief(short(result.verdict_facts.rung.kernel)),
+        "title_rounds" if rounds else f"title_{observed.of}", step=step_of(result, observed.phase), kernel=brief(short(rung.kernel)),
+        before=prose.number(observed.baseline_ns), after=prose.time(observed.candidate_ns), change=change,
     )  # fmt: skip
-
-
-def _of(result: Result) -> str:
-    """What the observed time is of: `rounds` of captures that were cut by the launches of a kernel."""
-    rounds = result.observed.of == "length" and result.verdict_facts.rung.kind == "rounds"
-    return "rounds" if rounds else result.observed.of
 
 
 def _failed(result: Result) -> Check | None:
@@ -373,8 +369,8 @@ def _typical(result: Result) -> str:
 
 
 def _both(one: Delta | Step) -> str:
-    prose = units.both(one.baseline_ns, one.candidate_ns)
-    return f"{prose.number(one.baseline_ns)} -> {prose.time(one.candidate_ns)}"
+    both = one.baseline_ns, one.candidate_ns
+    return units.both(*both).both(*both)
 
 
 def _change(observed: Observed, prose: units.Spoken) -> str:

@@ -153,12 +153,12 @@ def kernels(rows: Sequence[KernelRow], width: int, others: Sequence[KernelRow] =
 
 
 def _with_grids(row: KernelRow, name: Name) -> Name:
-    grids = [_grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
-    if len(grids) == len(name.sides) == 2:  # each name with its own
-        return Name(tuple(f"{one} [{grid}]" for one, grid in zip(name.sides, grids, strict=True)))
-    return Name(name.sides, f" [{units.arrow(grids)}]" if grids else "")
+    said = [grids(side) for side in (row.baseline, row.candidate) if side and side.grids]
+    if len(said) == len(name.sides) == 2:  # each name with its own
+        return Name(tuple(f"{one} [{grid}]" for one, grid in zip(name.sides, said, strict=True)))
+    return Name(name.sides, f" [{units.arrow(said)}]" if said else "")
 
 
-def _grids(side: KernelSide) -> str:
+def grids(side: KernelSide) -> str:
     """`64,1,1`; of several the first: `64,1,1 ...`."""
     return side.grids[0] + (" ..." if len(side.grids) > 1 else "")

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from tracediff.model import AllocationFact, Finding, Insight, Moment, Result, Step, WaitFact
+from tracediff.model import AllocationFact, Finding, Insight, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, structure, units, words
-from tracediff.report.causes import CAUSES, advice, awaited, idle_title, late, the_thread, title
+from tracediff.report.causes import advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, in_stops, reason
 from tracediff.report.grammar import say, told
 from tracediff.report.kernel_words import with_answers
@@ -40,7 +40,7 @@ def with_titles(report: Show) -> Show:
         replace(
             one,
             title=idle_title(one, host_only=host_only),
-            longest=one.longest and replace(one.longest, what=longest(one.longest.step, one.cause)),
+            longest=one.longest and replace(one.longest, what=moment("longest", one.longest.step, one.cause)),
         )
         for one in placed
     ]
@@ -71,28 +71,19 @@ def power_note(step: Step) -> str:
     return say("power_more", text=text, runs=runs)
 
 
-def moment(one: Moment, cause: str) -> str:
-    """What a moment of a finding is, and why it is this one."""
-    name, step = (
-        CAUSES[cause].name if cause in CAUSES else cause,
-        f"step {one.step}" if one.step is not None else "one step",
-    )
-    if one.kind == "longest":
-        return longest(one.step, cause)
-    return say(f"moment_{one.kind}", step=step, cause=name)
-
-
-def longest(step: int | None, cause: str) -> str:
-    """What the moment of an idle cell is."""
-    name = CAUSES[cause].name if cause in CAUSES else cause
-    return say("longest", cause=name) if step is None else say("longest_in", step=f"{step}", cause=name)
+def moment(kind: str, step: int | None, cause: str) -> str:
+    """What a moment of a cause is, and why it is this one."""
+    of = "one step" if step is None else f"step {step}"
+    return say(f"moment_{kind}", step=of, cause=words.cause(cause))
 
 
 # Findings.
 
 
 def _finding(finding: Finding, result: Result) -> Finding:
-    moments = [replace(one, what=moment(one, finding.cause)) for one in finding.evidence.moments]
+    moments = [
+        replace(one, what=moment(one.kind, one.step, finding.cause)) for one in finding.evidence.moments
+    ]
     return replace(
         finding,
         title=title(finding),
@@ -128,13 +119,13 @@ def _note(finding: Finding, unit: str) -> str:
     if facts.awaited is not None:
         peer, doing = awaited(facts.awaited)
         ns = facts.awaited.baseline_ns, facts.awaited.candidate_ns
-        before, after = map(units.prose(list(ns)).size, ns)
-        notes.append(say("awaited", peer=peer, doing=doing, before=before, after=after, step="step"))
+        both = units.prose(ns).both(*ns)
+        notes.append(say("awaited", peer=peer, doing=doing, both=both, step="step"))
     if facts.os_calls:
         said = (
             say(
                 "of_idle_call" if one.call else "of_idle_off_cpu",
-                size=_both(one.baseline_ns, one.candidate_ns),
+                size=units.prose([one.baseline_ns, one.candidate_ns]).both(one.baseline_ns, one.candidate_ns),
                 call=one.call,
             )
             for one in facts.os_calls
@@ -222,11 +213,6 @@ def _allocated(one: AllocationFact) -> str:
         "allocated_kind", before=f"{before.allocations_per_step:.2f}", after=f"{after.allocations_per_step:.2f}", kind=one.kind,
         bytes_before=f"{before.bytes_per_step / 1e6:.1f}", bytes_after=f"{after.bytes_per_step / 1e6:.1f}",
     )  # fmt: skip
-
-
-def _both(before_ns: float, after_ns: float) -> str:
-    prose = units.prose([before_ns, after_ns])
-    return f"{prose.size(before_ns)} -> {prose.size(after_ns)}"
 
 
 # What somebody who knows these programs would add to the causes: a sentence for each of `Result.insights`.

@@ -198,18 +198,11 @@ def rank_clocks(report: Result | Show) -> list[str]:
 
 def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], step: str) -> list[str]:
     """How long the ranks of a group wait for each other, and for which of them most; the longest first."""
-    rows = [
-        (
-            getattr(one, f"{side}_wait_ns") or 0.0,
-            getattr(one, f"{side}_caused_ns") or 0.0,
-            getattr(one, f"{side}_late"),
-            one,
-        )
-        for one in report.rank_groups
-    ]
     said = []
-    for wait, caused, late, one in sorted(rows, key=lambda row: -row[0])[:_GROUPS]:
+    waiting = ((getattr(one, f"{side}_wait_ns") or 0.0, one) for one in report.rank_groups)
+    for wait, one in sorted(waiting, key=lambda row: -row[0])[:_GROUPS]:
         if wait:
+            caused, late = getattr(one, f"{side}_caused_ns") or 0.0, getattr(one, f"{side}_late")
             prose = units.prose([wait, caused])
             who = members(one.members)
             if one.name:

@@ -49,6 +49,7 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.blocks import facts as facts_of
 from tracediff.report.blocks import notes as _notes
+from tracediff.report.causes import where_of
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
 
@@ -271,7 +272,7 @@ def waits(report: Show) -> Section | None:
 
 
 def _wait(one: IdleCause, number: int) -> Cell:
-    facts = [(name, [Cell(value, code=True)]) for name, value in show_words.place(one)]
+    facts = [(name, [Cell(value, code=True)]) for name, value in words.place(where_of(one))]
     if one.on_rank is not None:
         facts.append(("rank", [Cell(show_words.on_rank(one))]))
     if one.longest:

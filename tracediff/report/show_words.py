@@ -170,18 +170,6 @@ def captured(report: Show, kind: str) -> bool:
     return report.coverage.baseline.get(kind) == "captured"
 
 
-def place(cause: IdleCause) -> list[tuple[str, str]]:
-    """The parts of an idle cause's place that apply, as (name, value)."""
-    parts = [
-        ("range", cause.range),
-        ("thread", cause.thread),
-        ("API", cause.api),
-        ("GIL holder", cause.holder_thread),
-        ("holder's range", cause.holder_range),
-    ]
-    return [(name, value) for name, value in parts if value]
-
-
 def on_rank(cause: IdleCause) -> str:
     """Say which rank has most of a cause; '' where none has."""
     if cause.on_rank is None or cause.on_rank_ns is None:
