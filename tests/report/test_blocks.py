@@ -254,7 +254,7 @@ def test_a_name_is_no_markup_of_a_terminal(name: str, width: int) -> None:
     shown = (
         name.replace("\x1b", "\\x1b").replace("\u202e", "").replace("\n", " ")
     )  # as escape.neutral leaves it
-    print_section(Console(file=out, width=width, color_system=None), page(shown), 1, 9)
+    print_section(Console(file=out, width=width, color_system=None), page(shown), 9)
     assert shown.split(" ")[0][:8] in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

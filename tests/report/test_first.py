@@ -159,7 +159,7 @@ def test_calls_that_were_lost_are_said_first() -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        ("typical", "generation step 1,000"), ("mean", "mean generation step 1,000"), ("length", "capture 1,000"),
+        ("typical", "generation step 1,000"), ("mean", "mean generation step 1,000"), ("length", "the capture lasts 1,000"),
         ("gpu", "GPU time per generation step 1,000"),
     ],
 )  # fmt: skip

@@ -103,7 +103,7 @@ def start(
     return Child(process, f"{_MARK}={mark}".encode())
 
 
-def await_url(url: str, child: Child, timeout_s: float, poll_s: float = 0.5) -> bool:
+def await_url(url: str, child: Child, timeout_s: float) -> bool:
     """Wait until a URL answers with success; False when the server ended or the time is over."""
     end = time.monotonic() + timeout_s
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is ours: no proxy
@@ -116,7 +116,7 @@ def await_url(url: str, child: Child, timeout_s: float, poll_s: float = 0.5) -> 
         ):
             if 200 <= answer.status < 300:
                 return True
-        time.sleep(poll_s)
+        time.sleep(0.5)
     return False
 
 

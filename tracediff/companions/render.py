@@ -78,7 +78,7 @@ def render_terminal(report: Report, console: Console, top: int = 10) -> None:
     tone, sign, text, section = _opened(report)
     said = sign + text if has_unicode(console) else text
     print_line(console, (said, f"bold {TONES[tone]}"), indent=0)
-    print_section(console, section, 1, top)
+    print_section(console, section, top)
 
 
 def render_markdown(report: Report, top: int = 10) -> str:

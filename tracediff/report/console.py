@@ -89,9 +89,9 @@ def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ())
             print_line(console, text, indent=5, hang=2)
 
 
-def print_section(console: Console, section: blocks.Section, depth: int, top: int) -> None:
-    """Print what text formats show of a section down to a depth: the first rows of its tables, and lines."""
-    shown = blocks.printed(section, depth)
+def print_section(console: Console, section: blocks.Section, top: int) -> None:
+    """Print what a terminal shows of a section: the first rows of its tables, and lines."""
+    shown = blocks.printed(section, 1)
     if section.title and shown and not isinstance(shown[0], blocks.Table):
         print_heading(console, section.title)
     for one in shown:

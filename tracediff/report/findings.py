@@ -224,7 +224,7 @@ def _size(one: Finding, result: Result, scale: units.Scale) -> list[Span]:
 
 def _before_and_after(one: Finding, scale: units.Scale) -> str:
     """Its time on both sides; of one that others follow from it is not the whole."""
-    return "" if any(part.follows for part in one.parts) else words.both_sides(one, scale, "->")
+    return "" if any(part.follows for part in one.parts) else words.both_sides(one, scale)
 
 
 def _where(one: Finding, result: Result) -> Table:

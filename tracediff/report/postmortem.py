@@ -106,7 +106,7 @@ def build(result: Result, stem: str = "") -> list[Section]:
         *_evidence(result),
         *(_as_told(one, 1) for one in (*beside.sections(result), *gates)),
         ruled_out(result),
-        _blanks("Root cause and lessons", _LESSONS),
+        part("Root cause and lessons", [grid("blanks", ["", ""], _LESSONS, look="facts")]),
     ]
     title = say(_TITLES.get(result.verdict, "post_mortem"), change=first.change(result))
     return [
@@ -121,15 +121,13 @@ _TITLES = {
     "inconclusive": "post_mortem_unclear",
     "not_comparable": "post_mortem_not_comparable",
 }
-_LESSONS = ("Root cause", "Trigger", "Why it was not caught before release", "What limited the damage")
+_LESSONS: list[list[Span]] = [
+    [name, Fill("")] for name in ("Root cause", "Trigger", "Why it was not caught before release", "What limited the damage")
+]  # fmt: skip
 
 
 def _line(*spans: Span) -> Line:
     return Line(spans)
-
-
-def _blanks(title: str, names: Sequence[str]) -> Section:
-    return part(title, [grid("blanks", ["", ""], [[name, Fill("")] for name in names], look="facts")])
 
 
 def _as_told(of: Section, depth: int, title: str = "") -> Section:

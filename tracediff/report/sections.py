@@ -112,10 +112,9 @@ def _told(report: Report, name: str, found: Sequence[Any], what: str, notes: Seq
     return [*said, *made, *_notes(*notes)]
 
 
-def _own_part(report: Report, name: str, found: Sequence[Any], what: str = "", notes: Sequence[str] = (), depth: int = 2, **settings: Any) -> list[Block]:  # fmt: skip
-    """The same as a part with the title of the table."""
-    told = _told(report, name, found, what, notes, **settings)
-    return [part(LISTED[name].title, told, depth)] if told else []
+def _own_part(report: Report, name: str, found: Sequence[Any], **settings: Any) -> list[Block]:
+    """A table as a part with its title; nothing without rows."""
+    return [part(LISTED[name].title, [table(report, name, found, **settings)])] if found else []
 
 
 def sections(report: Report) -> list[Section]:

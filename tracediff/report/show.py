@@ -176,7 +176,7 @@ def render_show_terminal(report: Show, console: Console, top: int = 5) -> None:
         return
     for section in sections.sections(report):
         if section.depth <= 1:
-            print_section(console, section, 1, top)
+            print_section(console, section, top)
     print_warnings(report.warnings, words.all_missing(report), console)
 
 

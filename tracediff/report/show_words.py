@@ -221,18 +221,17 @@ def step_sentence(report: Show, one: StepDiff) -> str:
 def _made_of(one: StepDiff, prose: units.Spoken, *, longer: bool) -> list[str]:
     """The parts of the difference, and the largest one against it."""
     parts = _parts(one)
-    more = [part for part in parts if (part.delta_ns > 0) == longer]
-    less = [part for part in parts if (part.delta_ns > 0) != longer]
+    more = [(part, ns) for part, ns in parts if (ns > 0) == longer]
+    less = [(part, ns) for part, ns in parts if (ns > 0) != longer]
     said, covered = [], 0.0
-    for part in more[:NAMED]:
-        if abs(part.delta_ns) < LITTLE * abs(one.delta_ns) or covered >= NEARLY * abs(one.delta_ns):
+    for part, ns in more[:NAMED]:
+        if abs(ns) < LITTLE * abs(one.delta_ns) or covered >= NEARLY * abs(one.delta_ns):
             break
-        covered += abs(part.delta_ns)
-        size = f"{part.name} {prose.size(part.delta_ns)}"
-        said.append(size if longer else say("step_part_less", part=size))
-    if less and abs(less[0].delta_ns) > LITTLE * abs(one.delta_ns):
-        size = prose.size(less[0].delta_ns)
-        said.append(say("step_while", part=less[0].name, size=size, less="less" if longer else "more"))
+        covered += abs(ns)
+        said.append(f"{part} {prose.size(ns)}" + " less" * (not longer))
+    if less and abs(less[0][1]) > LITTLE * abs(one.delta_ns):
+        part, ns = less[0]
+        said.append(say("step_while", part=part, size=prose.size(ns), less="less" if longer else "more"))
     return said
 
 
@@ -248,12 +247,7 @@ def _typical(one: StepDiff) -> str:
     return "a typical " + units.step("" if one.like == "all" else one.phase)
 
 
-class _Part(msgspec.Struct, frozen=True):
-    name: str
-    delta_ns: float
-
-
-def _parts(one: StepDiff) -> list[_Part]:
+def _parts(one: StepDiff) -> list[tuple[str, float]]:
     """What the difference is made of, the largest first: waits by place, GPU work by category or the kernel that holds most of it."""
     found = []
     for row in one.accounting:
@@ -261,9 +255,9 @@ def _parts(one: StepDiff) -> list[_Part]:
             kernels = [place for place in one.places if place.cause == row.category]
             most = max(kernels, key=lambda place: abs(place.delta_ns), default=None)
             alone = most is not None and most.delta_ns * row.delta_ns > MOSTLY * row.delta_ns**2
-            found.append(_Part(_kernel(most) if most and alone else words.cause(row.category), row.delta_ns))
-    found += [_Part(idle_named(place), place.delta_ns) for place in one.places if place.cause not in BUSY]
-    return sorted((part for part in found if part.delta_ns), key=lambda part: -abs(part.delta_ns))
+            found.append((_kernel(most) if most and alone else words.cause(row.category), row.delta_ns))
+    found += [(idle_named(place), place.delta_ns) for place in one.places if place.cause not in BUSY]
+    return sorted((part for part in found if part[1]), key=lambda part: -abs(part[1]))
 
 
 def _kernel(place: StepPlace) -> str:

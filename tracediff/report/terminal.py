@@ -53,7 +53,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
     _findings(result, console, top)
     for section in sections.sections(result):
         if section.depth <= 1:
-            print_section(console, section, 1, top)
+            print_section(console, section, top)
     _doubts(result, console)
 
 

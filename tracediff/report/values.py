@@ -207,29 +207,23 @@ class _Filled:
         if kind not in _SHARED:
             scale = units.scale_for(self.numbers) if kind in ("each", "spread") else scale
         right, look = kind not in _LEFT, _LOOKS.get(kind, "")
-        text = _worded(self.column.head, said)
+        text, write = _worded(self.column.head, said), WRITERS[kind]
         if not both:
             part: Part = "delta" if self.column.joins else ""
             head = Head(text, scale.unit, group if self.column.joins else "", part, right, look=look)
-            write = WRITERS["ns" if kind == "times" else kind]
             return [head], [
                 [_cell(write, item, _own(kind, scale, item), row)]
                 for item, row in zip(self.sides[0], self.rows, strict=True)
             ]
         heads = [Head("", scale.unit, group, side, right, look=look) for side in SIDES]
-        write = WRITERS["ns" if kind == "times" else kind]
         cells = [
             [
                 _cell(
-                    write,
-                    item,
-                    _own(kind, scale, before, after),
-                    row,
-                    EMPTY if _says(before) or _says(after) else Cell(),
+                    write, item, _own(kind, scale, *items), row, EMPTY if any(map(_says, items)) else _BLANK
                 )
-                for item in (before, after)
+                for item in items
             ]
-            for before, after, row in zip(*self.sides, self.rows, strict=True)
+            for *items, row in zip(*self.sides, self.rows, strict=True)
         ]
         if kind == "times":
             heads += [Head("", scale.unit, group, "delta", True), Head("", "", "", "change", True)]
@@ -381,32 +375,25 @@ def _named(text: Callable[[str], str]) -> Callable[[Any, units.Scale, Any], Cell
 
 WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "name": lambda item, scale, row: Cell(place_name(item), code=True),
-    "text": lambda item, scale, row: Cell(str(item)),
+    **dict.fromkeys(("text", "figure", "said", "opens", "meaning", "verdict"), lambda item, scale, row: Cell(str(item))),
     "plain": lambda item, scale, row: Cell(item.replace("_", " "), tone="nil" if item == "not_captured" else ""),
-    "figure": lambda item, scale, row: Cell(str(item)),
-    "said": lambda item, scale, row: Cell(str(item)),
     "bars": lambda item, scale, row: Cell(bars=item),
     "list": _list,
     "cause": _named(words.cause),
     "category": _named(lambda key: palette.category(key).label),
-    "meaning": lambda item, scale, row: Cell(item),
-    "opens": lambda item, scale, row: Cell(str(item)),
     "match": _match,
     "pair": _pair,
     "status": lambda item, scale, row: Cell(item, mark=f"st st-{item}"),
     "level": _level_cell,
-    "verdict": lambda item, scale, row: Cell(item),
     "yes": lambda item, scale, row: Cell("yes" if item else "no"),
     "spread": _spread,
     "interval": _interval,
-    "ns": _figure(lambda item, scale: scale.number(item)),
-    "each": _figure(lambda item, scale: scale.number(item)),
+    **dict.fromkeys(("ns", "each", "times"), _figure(lambda item, scale: scale.number(item))),
     "delta": lambda item, scale, row: Cell(scale.signed(item), item, tone(item, row.level, (row.ci_low_ns, row.ci_high_ns))),
     "signed": _figure(lambda item, scale: scale.signed(item)),
     "time": _figure(lambda item, scale: scale.time(item)),
     "millis": _figure(lambda item, scale: f"{item / 1e6:,.3f}"),
-    "count": _figure(lambda item, scale: units.count(item)),
-    "launched": _figure(lambda item, scale: units.count(item)),
+    **dict.fromkeys(("count", "launched"), _figure(lambda item, scale: units.count(item))),
     "int": _figure(lambda item, scale: f"{item:,}"),
     "number": _figure(lambda item, scale: number(item)),
     "size": _figure(lambda item, scale: units.size(round(item))),
@@ -416,4 +403,4 @@ WRITERS: dict[str, Callable[[Any, units.Scale, Any], Cell]] = {
     "flops": _figure(_rate(1e12, "TFLOP/s")),
     "rate": _figure(_rate(1e9, "GB/s")),
 }  # fmt: skip
-KINDS = {*WRITERS, "times"}
+KINDS = set(WRITERS)

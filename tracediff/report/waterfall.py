@@ -280,9 +280,9 @@ def _bar(waterfall: Waterfall, bar: Bar, width: int) -> str:
     return f"{drawn[0]}\u2571{drawn[2:]}" if cut else drawn
 
 
-def text_figure(waterfall: Waterfall, columns: int = 72) -> str:
+def text_figure(waterfall: Waterfall) -> str:
     """Draw the waterfall as plain text, with what stands under it."""
-    made = text_table(waterfall, columns)
+    made = text_table(waterfall, 72)
     rows = [[head.text for head in made.heads], *([cell.text for cell in row.cells] for row in made.rows)]
     wide = [max(len(row[at]) for row in rows) for at in range(3)]
     lines = [

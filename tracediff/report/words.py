@@ -281,7 +281,7 @@ def run_names(result: Result, side: Literal["baseline", "candidate"]) -> list[st
     return names if more <= 0 else [*names[:LISTED], f"{more} more"]
 
 
-def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
+def both_sides(finding: Finding, scale: units.Scale) -> str:
     """Write a finding's time on both sides, and say where their difference is not the finding's size.
 
     A change on one rank alone is shown with the mean over all ranks, a different batch mix with the raw means. Empty where rare steps
@@ -289,7 +289,7 @@ def both_sides(finding: Finding, scale: units.Scale, arrow: str) -> str:
     """
     if finding.part == "tail" and min(finding.baseline_ns, finding.candidate_ns) < 0:
         return ""
-    return f"{sides_are(finding)}{scale.time(finding.baseline_ns)} {arrow} {scale.time(finding.candidate_ns)}"
+    return f"{sides_are(finding)}{scale.time(finding.baseline_ns)} -> {scale.time(finding.candidate_ns)}"
 
 
 def sides_are(finding: Finding) -> str:

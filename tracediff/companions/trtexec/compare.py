@@ -274,13 +274,13 @@ def percentile(ordered: Floats, percent: float) -> float:
     return float(ordered[max(len(ordered) - 1 - exclude, 0)])
 
 
-def summarise(values: Floats, percents: tuple[float, ...] = PERCENTILES) -> dict[str, float]:
+def summarise(values: Floats) -> dict[str, float]:
     """Return mean, min, max, median and percentiles of some values."""
     ordered = np.sort(values)
     found = {
         "mean": float(values.mean()), "min": float(ordered[0]), "max": float(ordered[-1]), "median": float(np.median(ordered)),
     }  # fmt: skip
-    return found | {f"p{one:g}": percentile(ordered, one) for one in percents}
+    return found | {f"p{one:g}": percentile(ordered, one) for one in PERCENTILES}
 
 
 def figures_of(run: Run) -> RunFigures:
