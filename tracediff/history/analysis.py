@@ -69,8 +69,6 @@ class Commits(msgspec.Struct, frozen=True):
 
 def read_commits(repository: Path, branch: str = "HEAD") -> Commits:
     """Read the history of a branch; without a repository there, an empty one that says so."""
-    if _git(repository, "rev-parse", "--is-shallow-repository") not in ("false", "true"):
-        return Commits(problem="no-repository")
     if _git(repository, "rev-parse", "--is-shallow-repository") == "true":
         return Commits(problem="shallow")
     main = _git(repository, "rev-list", "--first-parent", branch, "--")

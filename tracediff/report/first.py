@@ -195,7 +195,8 @@ def _more(result: Result, step: str) -> str:
     if of != "mean":
         return ""
     if stops is None:
-        return say("more_rare", typical=_typical(result))
+        phase = lead(result)
+        return say("more_rare", typical=_both(phase.typical) if phase and phase.typical else "")
     slots = {"side": stops.side, "stop": units.spoken(stops.stop_ns)}
     if stops.every:
         return say("more_regular", every=units.ordinal(stops.every), step=step, **slots)
@@ -361,11 +362,6 @@ def step_of(result: Result, phase: str) -> str:
     if words.most_common(result, phase):
         step = say("most_common_step")
     return say("on_the_host", step=step) if result.verdict_facts.rung.kind == "host" else step
-
-
-def _typical(result: Result) -> str:
-    phase = lead(result)
-    return "" if phase is None or phase.typical is None else _both(phase.typical)
 
 
 def _both(one: Delta | Step) -> str:

@@ -16,6 +16,7 @@ from tracediff.model.causes import OWN
 from tracediff.model.common import SIDES
 from tracediff.report import palette, units, words
 from tracediff.report.blocks import Cell, Head, Row, Table
+from tracediff.report.first import lead
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE, MOSTLY
 
@@ -196,21 +197,16 @@ def _carried(bars: Sequence[Bar], result: Result) -> list[Bar]:
 
 def spoken_of(result: Result) -> tuple[Accounting, float, float, str]:
     """The accounting of the step that the first sentence is of, its time on both sides, and what it is."""
-    wanted = result.observed.phase
-    phase = next((one for one in result.phases if one.phase == wanted), None)
-    if phase is None or phase.typical is None or phase.accounting is None:
-        return (
-            result.accounting,
-            result.step.baseline_ns,
-            result.step.candidate_ns,
-            f"mean {words.unit(result)}",
-        )
+    phase, step = lead(result), result.step
+    of, books = (phase.typical, phase.accounting) if phase else (None, None)
+    if phase is None or of is None or books is None:
+        return result.accounting, step.baseline_ns, step.candidate_ns, f"mean {words.unit(result)}"
+    name = f"typical {units.step(phase.phase)}"
     if words.whole_captures(result):
-        return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, words.unit(result)
-    name = units.step(phase.phase)
-    if result.observed.of != "mean" or phase.mean is None or phase.mean_accounting is None:
-        return phase.accounting, phase.typical.baseline_ns, phase.typical.candidate_ns, f"typical {name}"
-    return phase.mean_accounting, phase.mean.baseline_ns, phase.mean.candidate_ns, f"mean {name}"
+        name = words.unit(result)
+    elif result.observed.of == "mean" and phase.mean and phase.mean_accounting:
+        of, books, name = phase.mean, phase.mean_accounting, f"mean {units.step(phase.phase)}"
+    return books, of.baseline_ns, of.candidate_ns, name
 
 
 def _stack(
