@@ -58,7 +58,7 @@ def test_the_late_rank_is_the_outlier_though_every_step_is_as_long(tmp_path):
     before, after = result.rank_skew
     assert (before.late_ns, before.slowest, before.steps, before.ranks) == (0, None, STEPS, 5)
     assert (after.late_ns, after.slowest, after.slowest_share) == (60 * US, 2, 1)
-    said = "candidate: the last of 5 ranks has 60.00 us more own time than the median one; rank 2 most often, in 100 % of"
+    said = "Candidate: the last of 5 ranks has 60.00 us more own time than the median one; rank 2 most often, in 100 % of"
     assert rank_skew(after).startswith(said)
     # of two the median is between them
     assert "the last of 2 ranks has 60.00 us more own time than the mean of both" in rank_skew(

@@ -194,7 +194,7 @@ def test_a_finding_names_the_call_that_its_time_lies_in(compared_traces):
     result = compared_traces(system(10), system(400))
     (finding,) = [one for one in result.findings if one.cause == "host_work"]
     assert finding.delta_ns == us(390) and finding.where.os_call == WAIT
-    assert "11.0 us -> 401 us in clock_nanosleep" in finding.note
+    assert "11.0 -> 401 us in clock_nanosleep" in finding.note
     parts = {(row.kind, row.call): row for row in result.system.host_work if row.range == "_schedule"}
     assert set(parts) == {("os_call", WAIT), ("rest", "")}
     slept = parts["os_call", WAIT]
@@ -212,7 +212,7 @@ def test_a_finding_names_the_call_that_its_time_lies_in(compared_traces):
 def test_time_on_no_cpu_is_told_without_calls(compared_traces):
     result = compared_traces(system(10, calls=False), system(400, calls=False))
     (finding,) = [one for one in result.findings if one.cause == "host_work"]
-    assert finding.where.os_call is None and "9.00 us -> 399 us on no CPU" in finding.note
+    assert finding.where.os_call is None and "9.00 -> 399 us on no CPU" in finding.note
     assert result.system.os_calls == [] and {row.kind for row in result.system.host_work} == {
         "off_cpu",
         "rest",

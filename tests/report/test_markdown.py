@@ -300,7 +300,7 @@ def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:
     shown, folded = text.split("<details>", 1)
     assert shown.count("\n- **") == 3 and "2 more causes" in folded
     assert (
-        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in 5 of 5 runs; 90 % of the change; 31.4 us -> 126.5 us; thread `executor`"
+        "**Host work in _schedule**: +95.1 ± 7.6 us per generation step; confirmed, in 5 of 5 runs; 90 % of the change; 31.4 -> 126.5 us; thread `executor`"
         in shown
     )
     assert "| 7 | 2 kernels became 1" in folded  # its own number, whatever stands before it

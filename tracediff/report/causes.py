@@ -270,7 +270,7 @@ def _kernels_titled(finding: Finding) -> str:
     if facts.hidden_ns is None:
         return text
     more = "more" if facts.hidden_ns > 0 else "less"
-    return say("hidden_too", text=text, size=f"{abs(facts.hidden_ns) / 1e3:,.0f} us", more=more)
+    return say("hidden_too", text=text, size=prose([facts.hidden_ns]).size(facts.hidden_ns), more=more)
 
 
 def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]) -> str:

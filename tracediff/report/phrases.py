@@ -103,7 +103,7 @@ def _note(finding: Finding, unit: str) -> str:
             notes.append(say("late_sends", share=shares))
     elif facts.delta_all_ranks_ns is not None:
         pattern = "waited_for" if finding.delta_ns > 0 else "mean_of_ranks"
-        notes.append(say(pattern, rank=f"{where.rank}", size=f"{facts.delta_all_ranks_ns / 1e3:+.1f} us"))
+        notes.append(say(pattern, rank=f"{where.rank}", size=units.spoken_delta(facts.delta_all_ranks_ns)))
     elif facts.baseline_without_gc or facts.candidate_without_gc:
         side = "baseline" if facts.baseline_without_gc else "candidate"
         notes.append(say("no_collection", side=side))
@@ -171,7 +171,7 @@ def _waiting(wait: WaitFact, rank: str) -> str:
     return say(
         patterns.get(wait.kind, "late_in_collectives"),
         rank=rank,
-        size=f"{wait.delta_transfer_ns / 1e3:+.1f} us",
+        size=units.spoken_delta(wait.delta_transfer_ns),
     )
 
 

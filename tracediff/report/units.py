@@ -44,6 +44,10 @@ class Scale(msgspec.Struct, frozen=True):
         """Write the value with sign and unit."""
         return f"{self.signed(ns)} {self.unit}"
 
+    def both(self, before: float, after: float) -> str:
+        """Write two times: `132 -> 145 us`; where both are written alike, once."""
+        return f"{arrow(self.number(abs(ns)) for ns in (before, after))} {self.unit}"
+
     def interval(self, delta: float, low: float | None, high: float | None) -> str:
         """Write a difference with its interval, where that is known: `+61.2 ± 3.4`, `+61.2 (+48.0 to +99.1)` of unlike arms.
 
@@ -80,10 +84,6 @@ class Spoken(Scale, frozen=True):
     def size(self, ns: float) -> str:
         """Write the size of a time without its sign: `92.3 us`."""
         return self.time(abs(ns))
-
-    def both(self, before: float, after: float) -> str:
-        """Write two times: `132 -> 145 us`; where both are written alike, once."""
-        return f"{arrow(self.number(abs(ns)) for ns in (before, after))} {self.unit}"
 
     def interval(self, delta: float, low: float | None, high: float | None) -> str:
         """Write a difference with its interval, all with the decimals of the largest: `+62.4 ± 7.3 us`."""

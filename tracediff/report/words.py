@@ -289,7 +289,7 @@ def both_sides(finding: Finding, scale: units.Scale) -> str:
     """
     if finding.part == "tail" and min(finding.baseline_ns, finding.candidate_ns) < 0:
         return ""
-    return f"{sides_are(finding)}{scale.time(finding.baseline_ns)} -> {scale.time(finding.candidate_ns)}"
+    return f"{sides_are(finding)}{scale.both(finding.baseline_ns, finding.candidate_ns)}"
 
 
 def sides_are(finding: Finding) -> str:

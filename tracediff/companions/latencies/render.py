@@ -172,7 +172,7 @@ def distributions(found: Latencies) -> distribution.Plot:
         curves[name] = [(ns, place / steps) for place, ns in enumerate(shown)]
     s = scale(found)
     figures = [
-        f"{LABELS[row.statistic]} {s.number(row.baseline_ns)} -> {s.time(row.candidate_ns)}"
+        f"{LABELS[row.statistic]} {s.both(row.baseline_ns, row.candidate_ns)}"
         for row in found.rows
         if row.statistic in ("median", "p99")
     ]

@@ -216,9 +216,5 @@ def _tone(one: Bars) -> str:
 def _sizes(one: Bars, scale: units.Scale) -> str:
     """Its times, and what became of it."""
     before, after = one.times
-    both = (
-        f"{scale.number(before)} -> {scale.time(after)}"
-        if before and after and before != after
-        else scale.time(max(before, after))
-    )
+    both = scale.both(before, after) if before and after else scale.time(max(before, after))
     return ", ".join(filter(None, (_WORDS.get(one.match, one.match), both)))

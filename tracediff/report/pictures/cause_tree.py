@@ -195,7 +195,7 @@ class _Ink(msgspec.Struct, frozen=True):
         """Its time on both sides, and whether its change is noise; of one side its share of the step."""
         if node.delta_ns is ABSENT:
             return f"{units.share(node.baseline_ns, self.tree[0].baseline_ns)} of the step"
-        both = f"{self.times.time(node.baseline_ns)} -> {self.times.time(node.candidate_ns)}"
+        both = self.times.both(node.baseline_ns, node.candidate_ns)
         return both + (", may be noise" if node.level == "within_noise" and node.delta_ns else "")
 
     def cell(self, cell: Cell, top: float, bottom: float) -> list[tuple[float, float]]:

@@ -145,8 +145,7 @@ def _dots(axes: Axes, spots: Sequence[_Spot], shown: Sequence[Dot], *, near: flo
 
 
 def _times(one: Dot) -> str:
-    scale = units.scale_for([one.baseline, one.candidate])
-    return f"{scale.number(one.baseline)} -> {scale.time(one.candidate)}"
+    return units.scale_for([one.baseline, one.candidate]).both(one.baseline, one.candidate)
 
 
 def _list(out: Sheet, named: Sequence[Dot], called: Sequence[str], x: float, y: float) -> float:
