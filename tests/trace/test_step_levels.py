@@ -366,7 +366,7 @@ def test_a_part_that_repeats():
 SMALL = "e" + "NQKVAODMNUGD" * 2 + "hs"  # of a draft model: 2 layers for 6
 
 
-@pytest.mark.parametrize("drafts", [2, 5, 7])
+@pytest.mark.parametrize("drafts", [2, 5, 7, 16, 32])  # the last two are codebooks of a frame of speech
 @pytest.mark.parametrize("read", ["", "<|"])
 def test_drafts_and_their_check_are_one_step(drafts: int, read: str):
     """Of 76 launches the check, and of 27 each draft, 29 where the host reads its token: each of them samples."""

@@ -327,6 +327,8 @@ _LIKE_STEPS = 0.8  # share of ops in recurring classes, under which segments may
 _OFTEN = {"sampling": 4.0, "optimiser": 1.5}  # times as often as a level begins: there is a finer one
 MAYBE_PARTS = 0.7  # confidence at most, where a larger level may be the step
 _RECURRING, _FEW_PARTS = 10, 8  # it occurs so often, and usually holds so many of the segments at most
+# of a step, at most: drafts are one to a dozen, codebooks of a frame of speech up to 32; each a sampled token with its check
+_DRAFTS = 33
 _SELDOM = 0.15  # share of steps, at most, that something is done before
 
 
@@ -438,12 +440,7 @@ def _drafted(larger: Found, level: Found) -> bool:
     """
     inside = np.searchsorted(level.cut.start, larger.cut.start)
     many = np.diff(inside)[1:]  # a capture may begin within the first
-    if (
-        larger.count >= level.count
-        or not len(many)
-        or many.min() < 1
-        or not 1 < np.median(many) <= _FEW_PARTS
-    ):
+    if larger.count >= level.count or not len(many) or many.min() < 1 or not 1 < np.median(many) <= _DRAFTS:
         return False
     parts = [np.sort(level.cut.ops[low:high]) for low, high in pairwise(inside[1:].tolist())]
     return float(np.mean([len(one) == 1 or one[-1] >= 2 * one[-2] for one in parts])) >= ALTERNATE
