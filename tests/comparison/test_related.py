@@ -237,6 +237,72 @@ def test_kernels_named_in_the_same_change_are_one_cause():
     assert len(of_related_kernels([rows[0], replace(rows[1], level="within_noise")])) == 2
 
 
+def test_launches_of_a_kernel_in_other_shapes_are_no_more_launches():
+    """A batch of 9 is padded to 16 for 12: 4 of 8 launches went to a larger grid, +60 us there and -50 us here, be that sure or not."""
+    grew, less, copy = places([10, 90, 5], [70, 40, 9])
+    for level in ("likely", "within_noise"):
+        rows = [
+            kernels(one, GEMM, count, cause=cause, ops=frozenset({GEMM}), level=one_level)
+            for one, count, cause, one_level in (
+                (grew, (1, 5), "kernel_added", level),
+                (less, (7, 3), "kernel_removed", "within_noise"),
+            )
+        ]
+        other = kernels(copy, COPY, (1, 2), ops=frozenset({COPY}), level="within_noise")
+        one, left = of_related_kernels([*rows, other])
+        assert one.judged.delta == pytest.approx(10 * US) and left.where.called == (COPY,)
+        found = with_counts_of_all(one)
+        assert (found.cause, found.count, found.facts.match) == ("kernel_time", (8, 8), "name")
+        each = found.facts.baseline_mean_ns, found.facts.candidate_mean_ns
+        assert each == pytest.approx((100 * US / 8, 110 * US / 8))
+
+
+@pytest.mark.parametrize(
+    ("came", "match"),
+    [("mlp<float>", "name"), ("mlp<double>", "template"), (SILU, "mixed")],
+)
+def test_as_many_launches_are_of_other_shapes_or_arguments_or_kernels(came: str, match: str):
+    went = Where(kernels=Kernels(("mlp",)))
+    new = Where(kernels=Kernels(("mlp" if came != SILU else SILU,)))
+    (place,) = places([30], [70])
+    parts = tuple(
+        FindingPart(
+            "kernel_time", where, 20.0, 19.0, 21.0, "exact", count_baseline=before, count_candidate=after
+        )
+        for where, before, after in ((went, 8, 6), (new, 0, 2))
+    )
+    ops = frozenset({"mlp<float>", came})
+    one = candidate(place, "kernel_added", where=went, count=(8, 6), parts=parts, ops=ops)
+    assert with_counts_of_all(one).facts.match == match
+
+
+def test_places_that_surely_changed_against_each_other_are_surely_nothing():
+    """+60 us at one and -60 us at the other; counts of kernels differ all the same."""
+    rows = places([100, 100], [160, 40])
+    for level, found in (("likely", "within_noise"), ("exact", "exact")):
+        one, other = (candidate(row, "kernel_time", level=level) for row in rows)
+        assert united(one, [other]).level == found
+
+
+@pytest.mark.parametrize(("counts", "causes"), [((8, 8), 1), ((8, 2), 2)])
+def test_a_new_kernel_replaces_one_of_its_kind_that_went_and_ran_as_often(
+    counts: tuple[int, int], causes: int
+):
+    """A library without its workspace takes another GEMM: +153 us and -90 us are +63 us."""
+    gone, came = places([90, 0], [0, 153])
+    kinds = {"kinds": frozenset({"gemm"}), "level": "exact"}
+    found = of_related_kernels(
+        [
+            kernels(gone, GEMM, (counts[0], 0), cause="kernel_removed", **kinds),
+            kernels(came, "cutlass_gemm", (0, counts[1]), **kinds),
+        ]
+    )
+    assert len(found) == causes
+    if causes == 1:
+        assert (found[0].judged.delta, found[0].facts.match) == (pytest.approx(63 * US), "replaced")
+        assert (found[0].where.called, found[0].where.replaced_by) == ((GEMM,), ("cutlass_gemm",))
+
+
 def test_a_fusion_that_is_a_small_part_names_no_change():
     """-22 us of a fusion beside -60 us of a kernel that went."""
     gemm, silu = places([150, 100], [128, 40])

@@ -706,20 +706,6 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     assert title(same) == "slower flash + lean -> fmha and 1 more kernel"  # 16 are the first kernel's
 
 
-@pytest.mark.parametrize(
-    ("added", "said"),
-    [("mlp", "mlp with other template arguments"), ("silu", "other kernels (mlp and 1 more kernel)")],
-)
-def test_kernels_of_one_name_that_came_and_went_have_other_arguments(added: str, said: str) -> None:
-    """Two of eight compute in another type: as many kernels, all of one name. With another name among them they are other kernels."""
-    parts = [
-        m.FindingPart("kernel_time", m.Where(kernels=m.Kernels((name,))), 1.0, 1.0, 1.0, "exact")
-        for name in ("mlp", added)
-    ]
-    facts, where = m.FindingFacts(match="mixed"), {"kernels": parts[0].where.kernels}
-    assert named(finding("kernel_time", 39.0, where=where, parts=parts, facts=facts)) == said
-
-
 def test_kernels_that_changed_together_are_called_after_the_kind_that_changed_most() -> None:
     """Of 336 us more 42 are layer norm's, whose row is the largest, and 241 those of ten GEMMs; of 90 us of theirs it keeps its name."""
     norm = m.FindingPart(

@@ -3,7 +3,7 @@
 | related | because |
 | kernels of all phases | one is named after a kernel that the other holds too |
 | kernels and what the host did in a range | the kernels that came or went are those of that range alone: a library does its work otherwise |
-| a kernel that came or went alone | a block of the same phase replaces kernels of its kind |
+| a kernel that came or went alone | a block of the same phase replaces kernels of its kind, or one of its kind went or came as often |
 | waits for the GIL | one thread held it |
 | host work, launch calls and latency | another number of synchronising calls in their range exposes or hides them |
 | launching | another number of kernels, or of copies |
@@ -15,6 +15,7 @@ The same place in several phases, or in typical and in rare steps, is one cause 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -102,6 +103,8 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         # the time of all places together may be beyond noise, though that of none of them is
         least = MOSTLY * abs(judged.delta) if doubtful and not judged.leads else 0.0
         level = "likely" if judged.near >= max(least, SURELY * judged.phase.step_ns) else "within_noise"
+    elif level != "exact" and not judged.clear:  # each of them is sure, and their sum is not
+        level = "within_noise"
     parts = [part for one in sorted((main, *own), key=order) for part in one.as_parts()]
     parts += [part for one in sorted(followers, key=order) for part in one.as_parts(follows=True)]
     return replace(
@@ -148,14 +151,11 @@ def _parts_of_phases(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
 
 def of_related_kernels(candidates: list[Candidate]) -> list[Candidate]:
     """Kernels that changed for one reason are one candidate in each part of each phase, and have one key."""
-    changed = [
-        one
-        for one in candidates
-        if one.cause in _KERNEL_CAUSES
-        and (one.sure or one.differs or one.cause in _NAMING)
-        and one.judged.part == "typical"
-    ]
-    groups = _groups(changed)
+    kernels = [one for one in candidates if one.cause in _KERNEL_CAUSES and one.judged.part == "typical"]
+    changed = [one for one in kernels if one.sure or one.differs or one.cause in _NAMING]
+    # launches that a kernel has more in one shape it may have fewer in another: only all of its rows tell
+    rows = Counter((one.phase, one.ops) for one in kernels if one.ops)
+    groups = _groups([one for one in kernels if one in changed or rows[one.phase, one.ops] > 1])
     key_of: dict[Any, str] = {}
     for number, group in enumerate(groups):
         for one in group:
@@ -236,8 +236,15 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     after = sum(part.count_candidate or 0.0 for part in counted_in)
     if one.cause not in _NAMING:
         if one.cause in _SIGN and (after - before) * _SIGN[one.cause] <= 0:
-            # some came, and as many or more of others went
+            # some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several
             facts = replace(one.facts, match="mixed")
+            if len({name for part in every for name in part.where.called}) == 1:
+                facts = replace(
+                    one.facts,
+                    match="name" if len(one.ops) == 1 else "template",
+                    baseline_mean_ns=one.judged.baseline / before,
+                    candidate_mean_ns=one.judged.candidate / after,
+                )
             return replace(one, cause="kernel_time", facts=facts, count=(before, after))
         both = before and after  # together they are neither new nor gone
         facts = replace(one.facts, match="") if both else one.facts
@@ -271,9 +278,20 @@ def _gain(part: FindingPart) -> float:
 def _same_change(one: Candidate, other: Candidate) -> bool:
     if one.leading & other.names or other.leading & one.names:
         return True
+    if _swapped(one, other):
+        return True
     if one.cause == other.cause and one.cause in _NAMING and one.phase != other.phase:
         return one.kinds == other.kinds  # libraries name kernels of other shapes otherwise
     return one.phase == other.phase and (_belongs(one, other) or _belongs(other, one))
+
+
+def _swapped(one: Candidate, other: Candidate) -> bool:
+    """Whether of two kernels of one kind one is new and the other gone, launched about as often."""
+    if one.phase != other.phase or one.kinds != other.kinds or "other" in one.kinds:
+        return False
+    (gone, came), (went, new) = one.count or (0.0, 0.0), other.count or (0.0, 0.0)
+    pairs = [(gone, new)] * (came == went == 0) + [(came, went)] * (gone == new == 0)
+    return any(min(pair) >= (1 - LITTLE) * max(pair) > 0 for pair in pairs)
 
 
 def _belongs(lone: Candidate, block: Candidate) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tracediff.formats.unpack import stem
-from tracediff.kernels.names import GROUPS, category, collective, short
+from tracediff.kernels.names import GROUPS, category, collective
 from tracediff.model import AwaitedFact, CallFact, Finding, FindingPart, Shares, Where
 from tracediff.model.causes import ALONE_NS, SURELY
 from tracediff.model.causes import CAUSES as ROWS
@@ -282,11 +282,6 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
     pattern = f"name_{cause}"
     if facts.late_rank is not None:
         pattern = f"name_{_LATE[facts.late_rank.kind]}"
-    elif (
-        facts.match == "mixed"
-        and len({short(one) for part in finding.parts for one in part.where.called}) == 1
-    ):
-        pattern += "_template"
     elif f"{pattern}_{facts.match}" in PATTERNS and (
         facts.match != "template" or (len(sides) < 2 and not _several(finding))
     ):

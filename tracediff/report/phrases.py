@@ -197,7 +197,7 @@ def _advice(finding: Finding, result: Result) -> str:
     waits = structure.more(result, "blocking", finding.where.phase) > 0  # for their kernels
     if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and waits:
         return say("next_blocking")
-    if finding.facts.match in ("replaced", "mixed"):
+    if finding.facts.match in ("replaced", "mixed", "template"):
         return say("next_replaced")
     if not counted and 2 * finding.host_speed_ns > finding.delta_ns > 0:
         size = units.prose([finding.host_speed_ns]).size(min(finding.host_speed_ns, finding.delta_ns))
