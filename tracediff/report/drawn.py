@@ -96,7 +96,7 @@ def _described(report: Report, name: str) -> str:
     """What a picture shows."""
     if name == "cause-tree":
         root = report.cause_tree[0]
-        unit = words.unit(report) if isinstance(report, Result) else "step"
+        unit = words.unit(report)
         typical = "typical" if root.kind == "typical" else "mean"
         return say("cause_tree", typical=typical, step=units.step(root.key, unit))
     if isinstance(report, Show):

@@ -10,7 +10,6 @@ from tracediff.model import (
     FindingPart,
     GateOutcome,
     KernelRow,
-    KernelSide,
     Result,
     causes,
 )
@@ -204,7 +203,7 @@ def _work(row: LimitsRow, context: Context) -> str:
 
 def reached(row: Any) -> list[Any]:
     """The sides of a row that are known."""
-    return [one for one in (row.baseline, row.candidate) if one is not ABSENT and one is not None]
+    return [side for _, side in side_of(row)]
 
 
 def _known(side: str) -> Value:
@@ -350,7 +349,7 @@ VALUES: dict[str, Value] = {
 }
 
 
-def side_of(row: KernelRow) -> list[tuple[str, KernelSide]]:
+def side_of(row: Any) -> list[tuple[str, Any]]:
     """The sides that a row has, by name."""
     sides = ((name, getattr(row, name)) for name in SIDES)
     return [(name, side) for name, side in sides if side is not None and side is not ABSENT]

@@ -25,7 +25,7 @@ def with_answers(result: Result) -> Result:
 
 def sentence(result: Result, one: KernelAnswer) -> str:
     """Say `gemm takes 12.9 us more per mean step (132 -> 145 us, +9.8 %), likely: 16.2 launches, 8.17 -> 8.97 us each`."""
-    name, unit, mean = _name(result, one), words.unit(result), _mean_step(result)
+    name, unit, mean = _name(result, one), words.unit(result), words.mean_step(result)
     prose, each = (
         units.prose([one.baseline_ns, one.candidate_ns]),
         units.prose([one.baseline_mean_ns, one.candidate_mean_ns]),
@@ -46,12 +46,6 @@ def sentence(result: Result, one: KernelAnswer) -> str:
         "more": "more" if one.delta_ns > 0 else "less",
     }  # fmt: skip
     return say("answer_within" if one.level == "within_noise" else "answer", **slots)
-
-
-def _mean_step(result: Result) -> str:
-    """An answer counts all compared steps, rare ones too."""
-    unit = words.unit(result)
-    return f"mean {unit}" if unit == "step" else unit
 
 
 def _name(result: Result, one: KernelAnswer) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from tracediff.model import KernelAnswer, KernelRow, LaunchSide, PhaseTimes, Result
+from tracediff.model import KernelAnswer, KernelRow, LaunchSide, Result
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -66,16 +66,6 @@ def _deep(report: Report) -> int:
     return 2 if _two(report) else 1
 
 
-def _step(report: Report) -> str:
-    return words.unit(report) if isinstance(report, Result) else "step"
-
-
-def _mean_step(report: Report) -> str:
-    """What sums over all steps are the mean of; a capture that is one step is its own."""
-    step = _step(report)
-    return f"mean {step}" if step == "step" else step
-
-
 def _last_side(report: Report) -> tuple[Literal["baseline", "candidate"], float]:
     """The side that a report is about, and its step, ns."""
     if isinstance(report, Result):
@@ -94,7 +84,7 @@ _TITLES = {  # of a section, and its name in the contents of a page
 
 def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", known: dict[str, Any] | None = None, **settings: Any) -> Table:  # fmt: skip
     """A table of the core, its first rows."""
-    step = _step(report)
+    step = words.unit(report)
     context = values.Context(report, _two(report), fields.VALUES, step, per or f"per {step}", known or {})
     limit = settings.pop("limit", PAGE if _two(report) else LIMIT)
     return values.table(LISTED[name], found, context, limit, **settings)
@@ -108,7 +98,7 @@ def _section(key: str, blocks: Sequence[Block], depth: int = 2, **more: Any) -> 
 def _told(report: Report, name: str, found: Sequence[Any], what: str, notes: Sequence[str] = (), **settings: Any) -> list[Block]:  # fmt: skip
     """What a table is, the table, and what to know of it; nothing without rows and notes. what: a pattern."""
     made: list[Block] = [table(report, name, found, **settings)] if found else []
-    said = [lead(say(what, step=_step(report)))] if what and (found or notes) else []
+    said = [lead(say(what, step=words.unit(report)))] if what and (found or notes) else []
     return [*said, *made, *_notes(*notes)]
 
 
@@ -174,7 +164,7 @@ def answer(report: Result, one: KernelAnswer) -> list[Block]:
 
 
 def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -> list[str]:
-    mean = _mean_step(report)
+    mean = words.mean_step(report)
     if one.baseline_hidden_ns > 0.5 or one.candidate_hidden_ns > 0.5:
         prose = units.prose([one.baseline_hidden_ns, one.candidate_hidden_ns])
         sizes = (prose.size(max(ns, 0.0)) for ns in (one.baseline_hidden_ns, one.candidate_hidden_ns))
@@ -239,13 +229,13 @@ def accounting(report: Result) -> Section:
     listed, whole = fields.categories(report)
     made = table(report, "accounting", [*listed, whole], limit=len(listed) + 1, look="data", depth=2)
     residual = f"{report.accounting.residual_ns}"
-    found: list[Block] = [lead(say("lead_accounting", step=_step(report), residual=residual))]
+    found: list[Block] = [lead(say("lead_accounting", step=words.unit(report), residual=residual))]
     foot = replace(made.rows[-1], level="")
     found.append(replace(made, rows=[replace(row, level="") for row in made.rows[:-1]], foot=foot))
     if any(one.hidden_baseline_ns or one.hidden_candidate_ns for one in listed):
         found.append(aside(say("lead_hidden")))
     return Section(
-        "accounting", say("accounting_of", step=_mean_step(report)), found, menu="Accounting", printed=True,
+        "accounting", say("accounting_of", step=words.mean_step(report)), found, menu="Accounting", printed=True,
         gist="Every instant in one category: GPU work, or the cause of idle time",
     )  # fmt: skip
 
@@ -293,20 +283,16 @@ def _steps(report: Report) -> Section | None:
         table(report, "phase", report.phases, scale=unit, look="data fixed", depth=_deep(report)),
     ]
     for one in report.phases:
-        if any(side.run_means_ns for _, side in _sides(one)):
+        if any(side.run_means_ns for _, side in fields.side_of(one)):
             strip, left = runs.phase_strip(report, one)
             caption = say("strip_left", phase=one.phase, count=f"{left:,}") if left else one.phase
             found.append(Figure(strip, caption))
-    few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in _sides(one))]
+    few = [one.phase for one in report.phases if any(side.steps < 100 for _, side in fields.side_of(one))]
     if few:
         found.append(aside(say("few_steps", phases=", ".join(few))))
     if report.samples_left_out:
         found.append(aside(say("samples_left", count=f"{report.samples_left_out:,}")))
     return _section("steps", found, _deep(report), open=True)
-
-
-def _sides(one: PhaseTimes) -> list[tuple[str, Any]]:
-    return [(name, side) for name in ("baseline", "candidate") if (side := getattr(one, name))]
 
 
 def _strata(report: Report) -> Section | None:
@@ -367,7 +353,7 @@ def _kernels(report: Report) -> Section | None:
     if not report.kernels:
         return None
     found: list[Block] = [
-        lead(say("lead_kernels", step=_step(report)) if _two(report) else say("lead_kernels_of_one"))
+        lead(say("lead_kernels", step=words.unit(report)) if _two(report) else say("lead_kernels_of_one"))
     ]
     gist = f"{len(report.kernels):,} rows"
     if isinstance(report, Result):
@@ -377,7 +363,7 @@ def _kernels(report: Report) -> Section | None:
         gist = f"{beyond:,} of {len(judged):,} rows beyond noise"
         if kernel_words.by_launch(report):
             made = table(report, "launches", kernel_words.ordered(report))
-            found += [made, Line([say("lead_launches", step=_step(report))])]
+            found += [made, Line([say("lead_launches", step=words.unit(report))])]
         for number, one in enumerate(by_phase):
             found += _kernels_of(report, one, first=number == 0)
     else:
@@ -389,7 +375,7 @@ def _kernels(report: Report) -> Section | None:
 
 def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
     """Kernels of a phase: those that changed, then the others, each with how sure that is. Text formats have the first phase's, of others those never tested."""
-    per = words.per_step(one.phase, unit=_step(report))
+    per = words.per_step(one.phase, unit=words.unit(report))
     text = first and not kernel_words.by_launch(report)
     tested = any(row.q_value is not None for row in one.rows)
 
@@ -415,7 +401,9 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
     if any(round(ns) for ns in left):
         times, whole = units.both(*one.gpu_ns.values()), list(one.gpu_ns.values())
         found.append(
-            aside(say("kernels_left", left=times.both(*left), whole=times.both(*whole), step=_step(report)))
+            aside(
+                say("kernels_left", left=times.both(*left), whole=times.both(*whole), step=words.unit(report))
+            )
         )
     return found
 
@@ -527,7 +515,7 @@ def _gaps(report: Report) -> Section:
 
 
 def _launch(report: Report) -> Section | None:
-    launch, per = report.launch, words.per_step("", unit=_step(report))
+    launch, per = report.launch, words.per_step("", unit=words.unit(report))
     of: Any = launch
     if isinstance(report, Result):
         phase = rows.kernels_by_phase(report)[0].phase
@@ -607,9 +595,9 @@ def _threads(report: Report) -> Section:
     deep, own = _deep(report), list[Block]()
     if report.response_path:
         side, step_ns = _last_side(report)
-        told: list[Block] = [lead(say("lead_response", step=_step(report)))]
+        told: list[Block] = [lead(say("lead_response", step=words.unit(report)))]
         for row in report.threads:
-            told += map(aside, remarks.bursts(row, side, step_ns, _step(report)))
+            told += map(aside, remarks.bursts(row, side, step_ns, words.unit(report)))
         told += _told(report, "response path", report.response_path, "", look="data", depth=deep)
         own.append(part("Response path", told, deep))
     if report.threads:
@@ -670,7 +658,7 @@ def _ranks(report: Report) -> Section | None:
     listed = sorted(report.ranks, key=rows.rank_order)
     found.append(table(report, "ranks", listed, look="data sortable", depth=_deep(report)))
     if report.rank_groups:
-        told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], _step(report))]
+        told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], words.unit(report))]
         groups = table(report, "rank groups", report.rank_groups)
         found.append(part(LISTED["rank groups"].title, [*map(lead, told), groups]))
     found += _own_part(report, "kernels by rank", report.kernel_ranks)

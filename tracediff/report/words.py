@@ -426,11 +426,18 @@ def whole_captures(result: Result) -> bool:
     return any(run.step_source == "whole-capture" for side in sides for run in side.runs)
 
 
-def unit(result: Result) -> str:
-    """What times are of: a `step`, or where captures were not cut a `capture`, or a `round` of the launches that both sides have."""
-    if result.verdict_facts.rung.kind == "rounds":
+def unit(report: Result | Show) -> str:
+    """What times are of: a `step`, or where captures of a comparison were not cut a `capture`, or a `round` of the launches that both sides have."""
+    if isinstance(report, Show):
+        return "step"
+    if report.verdict_facts.rung.kind == "rounds":
         return "round"
-    return "capture" if whole_captures(result) else "step"
+    return "capture" if whole_captures(report) else "step"
+
+
+def mean_step(report: Result | Show) -> str:
+    """What sums over all steps are the mean of, rare ones too; a capture that is one step is its own."""
+    return "mean step" if unit(report) == "step" else unit(report)
 
 
 # Findings.

@@ -132,7 +132,7 @@ def said(tree: Sequence[CauseNode], number: int) -> str:
 def per_step(report: Result | Show) -> str:
     """What the times of the tree are of: `per generation step`."""
     root = report.cause_tree[0]
-    unit = words.unit(report) if isinstance(report, Result) else "step"
+    unit = words.unit(report)
     return words.per_step(root.key, "mean" if root.kind == "step" and root.key else "typical", unit)
 
 

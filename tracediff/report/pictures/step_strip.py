@@ -104,7 +104,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     runs = [len({one.run for one in columns}) for _, columns in sides]
     longest = max(len(columns) + many - 1 for (_, columns), many in zip(sides, runs, strict=True))
     places = max(longest, (layout.width - AXIS) / _WIDEST)
-    unit = words.unit(report) if isinstance(report, Result) else "step"
+    unit = words.unit(report)
     out = Sheet(layout, TITLE)
     y, marked = 0.0, False
     for (side, columns), many in zip(sides, runs, strict=True):
