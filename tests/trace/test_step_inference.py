@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,18 @@ from tracediff.formats.inputs import resolve
 from tracediff.trace.inference import infer_steps
 
 
-def loop(steps: int, context_at: int | None = None, kernels: int = 12) -> TraceBuilder:
-    """Steps of 2000 ns without labels: launches 100 ns apart, a copy to the host, a wait; a context has other kernels."""
+def loop(
+    steps: int, context_at: int | None = None, kernels: int = 12, lost_in: Collection[int] = ()
+) -> TraceBuilder:
+    """Steps of 2000 ns without labels: launches 100 ns apart, a copy to the host, a wait; a context has other kernels.
+
+    `lost_in`: steps in which 20,000 calls were made and not recorded.
+    """
     trace = TraceBuilder().process(100).thread(100, 1).device(0)
     corr = 0
     for step in range(steps):
         begin = 2000 * step
+        corr += 20_000 * (step in lost_in)
         for index in range(kernels):
             corr += 1
             at = begin + 100 * index
@@ -36,7 +43,8 @@ def loop(steps: int, context_at: int | None = None, kernels: int = 12) -> TraceB
         corr += 1
         trace.api(1, "cudaMemcpyAsync", begin + 1300, begin + 1320, corr=corr)
         trace.memcpy(corr, begin + 1340, begin + 1380, kind="DtoH", bytes=64)
-        trace.api(1, "cudaStreamSynchronize", begin + 1400, begin + 1600)
+        corr += 1
+        trace.api(1, "cudaStreamSynchronize", begin + 1400, begin + 1600, corr=corr)
     return trace
 
 
@@ -137,6 +145,15 @@ def test_calls_without_gpu_work(tmp_path):
     with closing(load_capture(trace.write(tmp_path / "trace.sqlite"), tmp_path)) as capture:
         inference = infer_steps(capture)
     assert (inference.source, inference.refusal, inference.levels) == (None, "no-launches", ())
+
+
+@pytest.mark.parametrize(("lost_in", "refusal"), [([5], ""), (range(2, 8), "calls-lost")])
+def test_steps_around_calls_that_were_lost(lost_in: Collection[int], refusal: str, tmp_path):
+    """Ten steps stand around one loss; where six hold one, what is between two losses is as likely a part of a step or several."""
+    with closing(
+        load_capture(loop(10, lost_in=lost_in).write(tmp_path / "trace.sqlite"), tmp_path)
+    ) as capture:
+        assert infer_steps(capture).refusal == refusal
 
 
 def test_launches_that_were_lost(tmp_path):

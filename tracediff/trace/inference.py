@@ -690,7 +690,8 @@ class Inference(msgspec.Struct, frozen=True):
     event: str  # of the level that was chosen, see Level; "" where it refuses
     confidence: float
     # why it refuses, "" where it does not. no-launches; nothing-repeats; few: too few repetitions; one-kernel;
-    # launches-missing: over 2 % of the ops have no recorded launch; layers: segments are ranges that are named like
+    # launches-missing: over 2 % of the ops have no recorded launch; calls-lost: half of the segments or more may hold
+    # calls that were not recorded, and the work of several steps; layers: segments are ranges that are named like
     # layers; may-be-layers: the host synchronises or launches a graph, and waits for no result; parts: segments
     # follow one another in a cycle and nothing larger repeats; unsure: under a confidence of 0.6
     refusal: str
@@ -722,6 +723,8 @@ def infer_steps(capture: Capture) -> Inference:
     if choice.level is None:
         every = _choose(main, all_events=True)
         return Inference(None, "", 0.0, choice.refusal, _levels(every, names))
+    if 2 * _stretches(capture, main.pid) >= choice.level.count:
+        return Inference(None, "", 0.0, "calls-lost", _levels(choice, names))
     first = choice.level
     if choice.outer is not None:
         first = replace(first, confidence=min(first.confidence, MAYBE_PARTS))
@@ -739,6 +742,11 @@ def infer_steps(capture: Capture) -> Inference:
         f"{INFERRED} (confidence {confidence:.2f})", choice.level.mark.event, confidence, "",
         _levels(choice, names),
     )  # fmt: skip
+
+
+def _stretches(capture: Capture, pid: int) -> int:
+    """How often the profiler stopped to record the calls of a process for a while."""
+    return sum(row[-1] for row in capture.db.execute(sql("trace/call_lost")).fetchall() if row[0] == pid)
 
 
 def _choose(process: _Process, *, all_events: bool = False) -> Choice:

@@ -409,7 +409,7 @@ def _unrecorded(capture: Capture) -> list[Note]:
             f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record a shorter"
             " window, or with a newer nsys",
         )
-        for pid, lost, calls, start, end in capture.db.execute(sql("trace/call_lost")).fetchall()
+        for pid, lost, calls, start, end, _ in capture.db.execute(sql("trace/call_lost")).fetchall()
     ]
 
 

@@ -221,6 +221,7 @@ _REFUSALS = {
 _WHY = {
     "no-launches": "no launch of GPU work was recorded",
     "launches-missing": "over 2 % of the GPU work has no recorded launch",
+    "calls-lost": "most of what repeats may hold CUDA calls that were not recorded",
     "nothing-repeats": "nothing repeats",
     "few": "too few repetitions",
     "one-kernel": "there is one kernel only, and the host waits for no result",

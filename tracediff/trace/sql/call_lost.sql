@@ -5,6 +5,7 @@
 --   lost             BIGINT  calls in these stretches
 --   calls            BIGINT  from the first recorded one to the last
 --   start_ns, end_ns BIGINT  of the recorded calls before the first of them and after the last
+--   stretches        BIGINT
 WITH gap AS (
     SELECT pid, lead(corr) OVER following - corr AS past, start_ns, lead(start_ns) OVER following AS end_ns
     FROM api_call WHERE corr IS NOT NULL
@@ -12,7 +13,8 @@ WITH gap AS (
 ), usual AS (
     SELECT pid, sum(past) + 1 AS calls, quantile_disc(past, 0.5) AS past FROM gap GROUP BY pid
 )
-SELECT pid, sum(gap.past - 1) AS lost, any_value(calls) AS calls, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+SELECT pid, sum(gap.past - 1) AS lost, any_value(calls) AS calls, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+    count(*) AS stretches
 FROM gap JOIN usual USING (pid)
 WHERE gap.past > 0.05 * calls AND gap.past > 1000 * usual.past AND end_ns > start_ns
 GROUP BY pid ORDER BY pid;
