@@ -162,6 +162,30 @@ def test_what_a_kernel_takes_each_is_of_the_step_that_the_cause_is_of(tmp_path):
     assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))
 
 
+@pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])
+def test_launches_that_are_more_and_longer_are_called_by_what_adds_more(many: int, cause: str, tmp_path):
+    """2 of 10 us are 8 of 30 us: 6 more at 20 us are 120 us, 20 us more of 5 are 100 us. Of 3 they are 20 and 50 us."""
+
+    def program(many: int, us: int) -> TraceBuilder:
+        trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
+        for number in range(30):
+            begin = now
+            for name, each in (*[("gemm", us)] * many, ("silu", 50)):
+                corr += 1
+                trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
+                trace.kernel(corr, now + 1_000, now + 1_000 * (1 + each), name=name)
+                now += 1_000 * (1 + each)
+            trace.api(1, "cudaStreamSynchronize", now, now)
+            trace.range(1, label(number), begin, now)
+        return trace
+
+    sides = (
+        Side(str(one), [Run(str(one), [reduced(program(*one), tmp_path)])]) for one in ((2, 10), (many, 30))
+    )
+    (found,) = (one for one in compare(*sides).findings if one.cause.startswith("kernel"))
+    assert (found.cause, found.where.called) == (cause, ("gemm",))
+
+
 @pytest.mark.parametrize(("mix_us", "told"), [(-11, 1), (9, 0)])
 def test_another_mix_is_told_from_a_hundredth_of_the_step_on(mix_us: float, told: int):
     """Of steps of 1 ms."""

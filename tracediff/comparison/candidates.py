@@ -506,8 +506,9 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
         and min(counts) >= MOSTLY  # of what most steps lack nothing was fused
     ):
         return f"kernel_{match.match}"
-    by_count = (counts[1] - counts[0]) * means[0] if counts[0] else counts[1] * means[1]
-    by_time = counts[1] * (means[1] - means[0]) if counts[0] and counts[1] else 0.0
+    # what is on one side alone has no time of its own on the other
+    by_count = (counts[1] - counts[0]) * (sum(means) / 2 if all(counts) else max(means))
+    by_time = sum(counts) / 2 * (means[1] - means[0]) if all(counts) else 0.0
     if changed and abs(by_count) >= abs(by_time):
         return "kernel_added" if counts[1] > counts[0] else "kernel_removed"
     return "kernel_time"
