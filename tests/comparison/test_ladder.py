@@ -12,6 +12,7 @@ import tracediff
 from fixtures.builders import TraceBuilder
 from tests.tiny import label
 from tracediff.comparison.compare import compare as compare_sides
+from tracediff.comparison.timeline import Window, read_paired_runs
 from tracediff.errors import TracediffError
 from tracediff.execution.ladder import as_many, shared
 from tracediff.execution.run import reduce_sides
@@ -92,6 +93,11 @@ def test_labels_of_other_names_cut_the_same_work(tmp_path):
     assert result.verdict_facts.rung.why == "other_rules"
     assert (result.step.baseline_ns, result.step.candidate_ns) == pytest.approx((1000, 1500))
     assert result.comparability.comparable
+    shown = read_paired_runs(
+        [resolve(str(tmp_path / f"{name}.sqlite")) for name in "ab"], Reading(), Window(1, 40, 10_000)
+    )
+    assert {delta for pair in shown.pairs for delta in pair.deltas().values()} == {500}
+    assert "timeline-not-comparable" not in [note.slug for note in shown.warnings]  # as compare says
 
 
 def host_loop(count: int, calls: list[tuple[int, str, int]], gap: int) -> TraceBuilder:

@@ -17,6 +17,7 @@ from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.comparison.classes import Strata, build_strata, notes_of, with_classes
 from tracediff.comparison.comparability import check
 from tracediff.comparison.frame import build_frame
+from tracediff.comparison.ladder import shared_work
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
@@ -372,7 +373,7 @@ def _warnings(
             Note("gil-one-side", "the GIL was traced on one side only: idle time that waited for it is counted as the host work"
                  " or call it fell into, on both sides. Capture both with nsys -t python-gil")
         )  # fmt: skip
-    comparability = check((sides[0], sides[1]), compared[0])
+    comparability = check((sides[0], sides[1]), compared[0], work=shared_work(sides))
     if not comparability.comparable:
         failed = ", ".join(one.name for one in comparability.checks if one.status == "fail")
         notes.append(
