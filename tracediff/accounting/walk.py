@@ -236,22 +236,11 @@ def _near(start: Ints, end: Ints, waits: Intervals, begins: Ints) -> Ints:
     """Which holds of a thread, in order, a wait meets, and which is the last one to begin before each wait."""
     if not waits.size or not len(start):
         return np.empty(0, np.int64)
-    keep = _met(start, end, waits)
+    met = np.maximum(np.searchsorted(waits.start, end, side="left") - 1, 0)
+    keep = np.asarray((waits.start[met] < end) & (waits.end[met] > start))
     last = np.searchsorted(start, begins, side="left") - 1
     keep[last[last >= 0]] = True
     return np.flatnonzero(keep)
-
-
-def _met(start: Ints, end: Ints, waits: Intervals) -> npt.NDArray[np.bool_]:
-    """Which holds of a thread, in order of start, a wait meets."""
-    if waits.size < len(start) and (end[1:] >= end[:-1]).all():
-        # none within another, as they are: the few waits are looked up among the holds
-        change = np.zeros(len(start) + 1, np.int64)
-        np.add.at(change, np.searchsorted(end, waits.start, side="right"), 1)
-        np.add.at(change, np.searchsorted(start, waits.end, side="left"), -1)
-        return np.cumsum(change[:-1]) > 0
-    met = np.maximum(np.searchsorted(waits.start, end, side="left") - 1, 0)
-    return np.asarray((waits.start[met] < end) & (waits.end[met] > start))
 
 
 def _sums(held: Tally, waited: Tally, tids: Ints) -> pl.DataFrame:

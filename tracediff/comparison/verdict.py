@@ -362,23 +362,21 @@ def launched(facts: VerdictFacts, launch: Launch, findings: Sequence[Finding]) -
 # Numbers of the result.
 
 
-def delta_of(found: Estimate, cell: int = STEP) -> Delta:
-    """One cell of an estimate."""
-    half = float(found.half[cell])
+def delta_of(found: Estimate) -> Delta:
+    """The step of an estimate."""
+    half = float(found.half[STEP])
     return Delta(
-        **found.change(cell),
-        host_speed_ns=float(found.host_speed[cell]),
-        p_value=float(found.p[cell]),
+        **found.change(STEP),
+        host_speed_ns=float(found.host_speed[STEP]),
+        p_value=float(found.p[STEP]),
         noise_floor_ns=half,
-        detectable_ns=float(detectable(np.array([_error(found, cell)]), np.array([found.df]))[0])
-        if half
-        else 0.0,
+        detectable_ns=float(detectable(np.array([_error(found)]), np.array([found.df]))[0]) if half else 0.0,
     )
 
 
-def _error(found: Estimate, cell: int) -> float:
+def _error(found: Estimate) -> float:
     """The standard error that a t interval of half the width would have."""
-    return float(found.half[cell] / quantile(found.df, 0.975))
+    return float(found.half[STEP] / quantile(found.df, 0.975))
 
 
 def step_of(measured: Measured, *, decided: bool) -> Step:
@@ -411,7 +409,7 @@ def _runs_advised(measured: Measured) -> int | None:
     one = in_order(measured.phases)[0]
     if min(one.runs) < PERMUTE - 1:  # how far runs are apart is not known
         return 5
-    return runs_for(_error(one.typical.estimate, STEP), one.runs, WANTED * one.step_ns, NU)
+    return runs_for(_error(one.typical.estimate), one.runs, WANTED * one.step_ns, NU)
 
 
 def phase_fields(

@@ -24,9 +24,9 @@ WANTED = 0.02  # of what is compared: the change for which a number of runs is a
 ODD = 6.0  # robust standard deviations from which a run lies apart: by chance in 6 of 100 pairs of five normal runs a side, in 2 of eight
 
 
-def detectable(error: Floats, df: Floats, power: float = 0.8, alpha: float = 0.05) -> Floats:
-    """The change that such a standard error shows with the given power, from the noncentral t distribution."""
-    return np.asarray(error * shift_for(df, quantile(df, 1 - alpha / 2), power))
+def detectable(error: Floats, df: Floats) -> Floats:
+    """The change that such a standard error shows in four of five tests, from the noncentral t distribution."""
+    return np.asarray(error * shift_for(df, quantile(df, 1 - ALPHA / 2), 0.8))
 
 
 def robust(distances: Floats) -> float:
