@@ -65,19 +65,22 @@ def connect(
     # and setting this to anything is an error
     if db.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
         db.execute("SET enable_progress_bar = false")
+    set_limits(db, memory_limit=memory_limit, threads=threads, temp_directory=spill)
+    _load_scanner(db)
+    return db
+
+
+def set_limits(db: duckdb.DuckDBPyConnection, **limits: str | int | Path | None) -> None:
+    """Set what is given of DuckDB's settings. Raises `TracediffError`: bad-limit; then the connection is closed."""
     try:
-        if memory_limit is not None:
-            db.execute(f"SET memory_limit = {quoted(memory_limit)}")
-        if threads is not None:
-            db.execute(f"SET threads = {int(threads)}")
-        if spill is not None:
-            db.execute(f"SET temp_directory = {quoted(str(spill))}")
+        for name, value in limits.items():
+            if value is not None:
+                db.execute(f"SET {name} = {quoted(str(value))}")
     except duckdb.Error as error:
+        db.close()
         raise TracediffError(
             "bad-limit", f"DuckDB refused a limit: {error}", fix="TRACEDIFF_MEMORY=2GiB"
         ) from error
-    _load_scanner(db)
-    return db
 
 
 _idle: list[duckdb.DuckDBPyConnection] = []

@@ -16,7 +16,7 @@ import duckdb
 import msgspec
 
 from tracediff.errors import TracediffError
-from tracediff.formats.database import identifier, quoted
+from tracediff.formats.database import identifier, set_limits
 from tracediff.query.reference import aligned, names, tables
 
 if TYPE_CHECKING:
@@ -72,18 +72,7 @@ def connect(
     if spill is not None:
         config["temp_directory"] = str(spill)
     db = duckdb.connect(path, read_only=True, config=config)
-    try:
-        if memory_limit is not None:
-            db.execute(f"SET memory_limit = {quoted(memory_limit)}")
-        if threads is not None:
-            db.execute(f"SET threads = {int(threads)}")
-        if disk is not None:
-            db.execute(f"SET max_temp_directory_size = {quoted(disk)}")
-    except duckdb.Error as error:
-        db.close()
-        raise TracediffError(
-            "bad-limit", f"DuckDB refused a limit: {error}", fix="TRACEDIFF_MEMORY=2GiB"
-        ) from error
+    set_limits(db, memory_limit=memory_limit, threads=threads, max_temp_directory_size=disk)
     db.execute("SET lock_configuration = true")
     return db
 
