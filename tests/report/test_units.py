@@ -106,3 +106,9 @@ def test_an_interval_has_one_of_two_forms(
     delta: float, low: float | None, high: float | None, said: str
 ) -> None:
     assert units.Scale("us", 1, 1).interval(delta, low, high) == said
+
+
+def test_a_step_has_its_article() -> None:
+    assert [units.a_step(phase) for phase in ("irregular", "generation", "step", "step-with topk")] == [
+        "an irregular step", "a generation step", "a step", "a step with topk",
+    ]  # fmt: skip

@@ -278,3 +278,9 @@ def step(phase: str, unit: str = "step") -> str:
     if unit != "step" or phase in ("", "step"):
         return unit
     return phase.replace("-", " ") if phase.startswith("step-") else f"{phase} step"
+
+
+def a_step(phase: str) -> str:
+    """Name one step of a phase, with its article: `a generation step`, `an irregular step`."""
+    name = step(phase)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

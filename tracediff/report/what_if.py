@@ -41,7 +41,7 @@ def headline(found: WhatIf) -> list[str]:
     write = units.prose([phase.before_ns, phase.after_ns, phase.high_ns])
     now, then = write.size(phase.before_ns), write.size(phase.after_ns)
     said: list[str] = [
-        f"A {units.step(phase.phase)} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
+        f"A{units.a_step(phase.phase)[1:]} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
         f" (range {write.size(phase.low_ns)} to {write.size(phase.high_ns)}), ",
     ]  # fmt: skip
     for number, edit in enumerate(found.edits):
@@ -119,7 +119,7 @@ def document(found: WhatIf) -> Section:
         Line(headline(found), "first"), Items([[line] for line in sentences(found)]), Section("", "Steps", [_phase_table(found)]),
     ]  # fmt: skip
     parts += [
-        Section("", f"What decides a {units.step(one.phase)}", [_deciding_table(one)]) for one in found.phases
+        Section("", f"What decides {units.a_step(one.phase)}", [_deciding_table(one)]) for one in found.phases
     ]
     if found.warnings:
         said = [[Code(one.slug), f": {one.message}"] for one in found.warnings]
