@@ -24,7 +24,7 @@ from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.shown import PARTS, ROWS
-from tracediff.execution.sides import Side, exact_strata, parts_of, stacked, tagged
+from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
     CommCallRow,
@@ -150,7 +150,7 @@ class StandardisedMeans:
 
         A thread that serves several ranks works once in what are several steps, and sums are divided by all steps.
         """
-        steps = exact_strata(self._sides).select(*_STRATUM, "steps")
+        steps = stacked(self._sides, "strata").select(*_STRATUM, "steps")
         windows = stacked(self._sides, "active_windows").join(steps, on=_STRATUM)
         return windows.select(*_STRATUM, "thread", share=pl.col("steps") / pl.col("windows"))
 
@@ -252,7 +252,9 @@ class StandardisedMeans:
         )
         spent = rows.group_by("side", "run", "thread").agg((pl.col(value) * pl.col("factor")).sum())
         sums = {(side, run, thread): ns for side, run, thread, ns in spent.iter_rows()}
-        strata = exact_strata(self._sides).join(self._factor, on=_STRATUM, how="inner", maintain_order="left")
+        strata = stacked(self._sides, "strata").join(
+            self._factor, on=_STRATUM, how="inner", maintain_order="left"
+        )
         steps = (
             strata.group_by("side", "run").agg((pl.col("steps") * pl.col("factor")).sum()).sort("side", "run")
         )

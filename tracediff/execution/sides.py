@@ -177,11 +177,6 @@ def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
     return pl.DataFrame(head).hstack(pl.concat(frames, how="vertical_relaxed", rechunk=True))
 
 
-def exact_strata(sides: Sequence[Side]) -> pl.DataFrame:
-    """side, run, part, stratum -> SHAPE and whole steps: to weigh tables that are kept by exact stratum."""
-    return stacked(sides, "strata")
-
-
 def tagged(frame: pl.DataFrame, side: int, run: int, part: int) -> pl.DataFrame:
     """A table of one export, with the numbers of its side, run and part before it."""
     return frame.select(
