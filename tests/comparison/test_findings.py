@@ -162,6 +162,31 @@ def test_what_a_kernel_takes_each_is_of_the_step_that_the_cause_is_of(tmp_path):
     assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))
 
 
+def test_what_a_kernel_takes_each_is_of_the_launches_of_that_step(tmp_path):
+    """Every fifth step, the longest, has five launches of 20 us, of 30 in the candidate; the others, and so the typical one, have one."""
+
+    def program(us: int) -> TraceBuilder:
+        trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
+        for number in range(60):
+            begin = now
+            for _ in range(5 if number % 5 == 4 else 1):
+                corr += 1
+                trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
+                trace.kernel(corr, now + 1_000, now + 1_000 * (1 + us), name="gemm")
+                now += 1_000 * (1 + us)
+            trace.api(1, "cudaStreamSynchronize", now - 1_000, now)
+            trace.range(1, label(number, gen=4), begin, now)
+        return trace
+
+    result = compare(*(
+        Side(name, [Run(f"{name}{run}", [reduced(program(us), tmp_path)]) for run in range(3)])
+        for name, us in (("baseline", 20), ("candidate", 30))
+    ))  # fmt: skip
+    found = next(one for one in result.findings if one.cause == "kernel_time" and one.part == "typical")
+    assert found.delta_ns == pytest.approx(10_000)
+    assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))
+
+
 @pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])
 def test_launches_that_are_more_and_longer_are_called_by_what_adds_more(many: int, cause: str, tmp_path):
     """2 of 10 us are 8 of 30 us: 6 more at 20 us are 120 us, 20 us more of 5 are 100 us. Of 3 they are 20 and 50 us."""

@@ -316,7 +316,8 @@ class Describe:
         ]
         # of one op in the very step that the cause is of: the mean over all steps may not have changed
         of_step = np.array([estimated.baseline[cell], estimated.candidate[cell]]) * kernels.walls[row]
-        seen = kernels.of_phase[phase][row] * (kernels.walls[row] - kernels.hidden[row])
+        counts = kernels.of_typical if one.part == "typical" else kernels.of_phase
+        seen = counts[phase][row] * (kernels.walls[row] - kernels.hidden[row])
         each = np.divide(of_step, seen, out=np.array(means), where=(seen > 0) & (one.part != "tail")).tolist()
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         exact, counted = bool(kernels.exact[phase][row]), abs(after - before) / max(before, after, 1e-9)

@@ -43,8 +43,8 @@ class KernelCells(msgspec.Struct, frozen=True):
     """Rows and their measurements.
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns, step (row of `Frame.steps`, -1: none). counts, walls: (rows, 2) ops and their wall ns per step. hidden:
-    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase: phase -> (rows, 2) ops per mean step
-    of it. differs: phase -> whether the count of each row differs; exact: and that can
+    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase, of_typical: phase -> (rows, 2) ops per
+    mean and per typical step of it. differs: phase -> whether the count of each row differs; exact: and that can
     be no chance.
     """
 
@@ -55,6 +55,7 @@ class KernelCells(msgspec.Struct, frozen=True):
     walls: Floats
     hidden: Floats
     of_phase: dict[str, Floats]
+    of_typical: dict[str, Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     # name, grid, block -> registers, shared
@@ -138,6 +139,7 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         walls,
         walls - shares,
         {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
+        {one.phase: np.round(per_step("count", one.typical), 9) for one in frame.phases},
         {phase: differs for phase, (differs, _) in facts.items()},
         {phase: certain for phase, (_, certain) in facts.items()},
         {
