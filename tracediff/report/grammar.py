@@ -57,6 +57,7 @@ PATTERNS: dict[str, str] = {
     "count_new_again": "{after} more launches of {name} per {per}",
     "count_gone_again": "{before} fewer launches of {name} per {per}",
     "count_grid": "kernel {name} in another grid",
+    "count_of_kind": "{kind} {name}",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",
     "count_channels": "{name} with other channels or another protocol of NCCL (grid {before} -> {after})",

@@ -223,7 +223,10 @@ def _rarer(row: StructureRow) -> bool:
 def _own(name: str, alike: Collection[str] = ()) -> str:
     """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several, and so are those of `alike`."""
     said = brief(short(name))
-    return shorten(short(name), NAME) if said in KINDS.values() or said in alike else said
+    own = shorten(short(name), NAME)
+    if said in KINDS.values() and said != own:
+        return say("count_of_kind", kind=said, name=own)
+    return own if said in alike else said
 
 
 _PLAIN = {

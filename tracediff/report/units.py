@@ -283,4 +283,4 @@ def step(phase: str, unit: str = "step") -> str:
 def a_step(phase: str) -> str:
     """Name one step of a phase, with its article: `a generation step`, `an irregular step`."""
     name = step(phase)
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return " ".join(["an" if name[0] in "aeiou" else "a", name])
