@@ -247,4 +247,4 @@ def test_groups_of_some_of_four_ranks():
     (found,) = [one for one in result.findings if one.cause == "host_work" and one.where.rank == 3]
     assert found.where.range == "schedule"
     assert found.delta_ns == pytest.approx(800 * US, rel=0.05)  # planted
-    assert "on rank 3, and the others wait for it: host work in schedule" in headline(result).text
+    assert "host work in schedule on rank 3, and the others wait for it" in headline(result).text
