@@ -15,7 +15,7 @@ def counted(frame: Frame, count: np.ndarray) -> Held | None:
     """What the steps hold of one item that occurs so often in each of them."""
     table = pl.DataFrame({"step": np.arange(len(count)), "item": 0, "count": count, "bytes": 0})
     kind, rows = kinds_of(table.filter(pl.col("count") > 0), "step", len(count))
-    return held(frame, frame.phases[0], Counted([kind], rows), 1)
+    return held(frame, frame.phases[0], Counted([kind], rows, [0]), 1)
 
 
 def sides(common: int, steps: int = 20):
@@ -69,8 +69,21 @@ def test_more_at_one_load_and_less_at_another_is_no_fact():
         assert found is not None and found.differs.tolist() == [fact]
 
 
-def test_what_varies_with_the_load_of_both_sides_is_no_fact():
-    """12 to 15 in turns, then 20 to 23: far apart, and a matter of the requests for all that is known."""
+@pytest.mark.parametrize(("more", "apart"), [(3, False), (4, True), (-4, True)])
+def test_what_varies_with_the_load_of_both_sides_is_no_fact_and_may_lie_apart(more: int, apart: bool):
+    """12 to 15 in turns, and so many more: from 12 to 15 on, five of twenty steps at each end."""
     frame = framed(*([[step(100) for _ in range(20)]] for _ in range(2)))
-    found = counted(frame, 12 + np.arange(40) % 4 + 8 * frame.steps["side"].to_numpy())
-    assert found is not None and found.differs.tolist() == [False]
+    found = counted(frame, 12 + np.arange(40) % 4 + more * frame.steps["side"].to_numpy())
+    assert found is not None and (found.differs.tolist(), found.apart.tolist()) == ([False], [apart])
+    assert found.spread[:, :, 0].tolist() == [[12, 15], [12 + more, 15 + more]]
+
+
+@pytest.mark.parametrize(("odd", "apart"), [(3, True), (4, False)])
+def test_15_percent_of_the_steps_at_either_end_may_be_as_on_the_other_side(odd: int, apart: bool):
+    """0 to 3 in turns against 10 to 13, but for so many of these twenty steps, which have none; 3 are 15 %."""
+    frame = framed(*([[step(100) for _ in range(20)]] for _ in range(2)))
+    count = np.arange(40) % 4 + 10 * frame.steps["side"].to_numpy()
+    count[20 : 20 + odd] = 0
+    found = counted(frame, count)
+    assert found is not None and found.apart.tolist() == [apart]
+    assert found.spread[1, 0, 0] == (10 if apart else 0)

@@ -16,6 +16,7 @@ from tests.tiny import STEP, label, reduced
 from tracediff.comparison.structure import data_type
 from tracediff.execution.sides import Run, Side
 from tracediff.model import StructureRow
+from tracediff.report.structure import sentence
 from tracediff.stats.tests import fisher_exact
 
 US, STEP_NS = 1000, 1_000_000
@@ -384,10 +385,20 @@ def test_the_order_of_rows_in_the_export_does_not_matter(tmp_path):
     assert found[0] == found[1] != []
 
 
-def test_a_count_that_follows_the_load_is_no_fact(tmp_path):
+@pytest.mark.parametrize(("more", "told"), [(2, False), (3, True)])
+def test_counts_that_vary_are_told_where_those_of_the_sides_lie_apart(tmp_path, more: int, told: bool):
+    """1 to 3 kernels in turns, and so many more: 1-3 and 3-5 meet, 1-3 and 4-6 do not."""
     one = side(tmp_path / "one", 12, lambda n: [kernel()] * (1 + n % 3))
-    other = side(tmp_path / "other", 12, lambda n: [kernel()] * (4 + n % 3))
-    assert compare(one, other).structure == []
+    other = side(tmp_path / "other", 12, lambda n: [kernel()] * (1 + more + n % 3))
+    found = compare(one, other).structure
+    assert [(row.kind, row.varies, row.certain) for row in found] == (
+        [("kernels", True, False)] if told else []
+    )
+    if told:
+        (row,) = found
+        assert (row.baseline_values, row.candidate_values) == (["1", "3"], ["4", "6"])
+        assert row.candidate - row.baseline == more
+        assert sentence(row) == "1-3 -> 4-6 kernels per step"
 
 
 def test_a_count_that_is_constant_in_each_workload_is_a_fact(tmp_path):

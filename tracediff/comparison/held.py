@@ -13,6 +13,7 @@ is tested.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -33,7 +34,8 @@ class Held(msgspec.Struct, frozen=True):
 
     before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
     among them. constant: the values hold in nearly all steps; differs: and are not the same. means, any: (2, items) per step of all,
-    steps with any. steps: a side.
+    steps with any. steps: a side. spread: (2 sides, 2, items) of counts that vary, the least and the most there but for the steps that
+    may differ from a value that holds; apart: so much so that those of the sides do not meet.
     """
 
     before: Floats
@@ -45,6 +47,8 @@ class Held(msgspec.Struct, frozen=True):
     any: Ints
     bytes: Floats
     other_bytes: npt.NDArray[np.bool_]
+    spread: Floats
+    apart: npt.NDArray[np.bool_]
     steps: tuple[int, int]
     workloads: int
 
@@ -58,11 +62,12 @@ class Counted(msgspec.Struct, frozen=True):
     """What was counted in steps, those with the same counts once.
 
     kinds: for each of some tables the kind of each row of `Frame.steps` by its counts there, -1 none. rows: kind, item, count, bytes; an item
-    that does not occur in a kind has no row.
+    that does not occur in a kind has no row. varying: items whose counts tell something where they vary, too.
     """
 
     kinds: list[Ints]
     rows: pl.DataFrame
+    varying: Sequence[int] = ()
 
     def has(self, item: int) -> npt.NDArray[np.bool_]:
         """Whether each row of `Frame.steps` has any of an item."""
@@ -148,8 +153,11 @@ def _values(
         return np.asarray((share >= least).all(axis=(0, 1)))
 
     def differs(value: Floats) -> npt.NDArray[np.bool_]:
-        """In workloads with half of the steps of both sides, in one direction."""
-        change, weight = np.sign(value[:, 1] - value[:, 0]), steps / steps.sum(axis=0)
+        return moved(np.sign(value[:, 1] - value[:, 0]))
+
+    def moved(change: Floats) -> npt.NDArray[np.bool_]:
+        """In workloads with half of the steps of both sides, in one direction (the sign by workload and item)."""
+        weight = steps / steps.sum(axis=0)
         more, less = ((change == sign).T @ weight for sign in (1, -1))
         one_way = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
         return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
@@ -166,6 +174,9 @@ def _values(
     order = np.argsort(-steps.min(axis=1), kind="stable")
     shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
     each, sums = np.arange(items), of_workloads(table["count"].to_numpy())
+    spread = _spread(table.filter(pl.col("item").is_in(counted.varying)), steps, items)
+    (low, high), (later_low, later_high) = spread.transpose(1, 2, 0, 3)
+    aside = 1.0 * (later_low > high) - 1.0 * (later_high < low)
     return Held(
         value[shown, 0, each],
         value[shown, 1, each],
@@ -176,9 +187,26 @@ def _values(
         of_workloads().sum(axis=0).astype(np.int64),
         of_workloads(table["bytes"].to_numpy()).sum(axis=0) / per,
         constant(share) & constant(size_share) & differs(size),
+        spread[shown, :, :, each].transpose(1, 2, 0),
+        ~constant(share) & moved(aside),
         (int(per[0, 0]), int(per[1, 0])),
         many,
     )
+
+
+def _spread(table: pl.DataFrame, steps: Ints, items: int) -> Floats:
+    """(workloads, 2 sides, 2, items): the least and the most that steps have, without `1 - HELD` of them at either end; steps without a row have 0."""
+    seen = table.group_by("code", "count").agg(pl.col("steps").sum()).sort("code", "count")
+    of = np.repeat(steps.reshape(-1), items)[seen["code"].to_numpy()]
+    below = pl.Series(of) - pl.col("steps").sum().over("code")  # have none
+    part = (below + pl.col("steps").cum_sum().over("code")) / pl.Series(of)
+    ends = seen.with_columns(part=part, none=below / pl.Series(of)).group_by("code").agg(
+        least=pl.when(pl.col("none").first() <= 1 - HELD).then(pl.col("count").filter(pl.col("part") > 1 - HELD).min()),
+        most=pl.when(pl.col("none").first() < HELD).then(pl.col("count").filter(pl.col("part") >= HELD).min()),
+    )  # fmt: skip
+    found = np.zeros((2, steps.size * items))
+    found[:, ends["code"].to_numpy()] = ends.select(pl.col("least", "most").fill_null(0)).to_numpy().T
+    return found.reshape(2, *steps.shape, items).transpose(1, 2, 0, 3)
 
 
 def _most(table: pl.DataFrame, column: str, steps: Ints, items: int) -> tuple[Floats, Floats]:

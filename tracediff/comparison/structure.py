@@ -50,6 +50,7 @@ _SIZED = (
     "copies",
     "messages",
 )  # of as many other bytes tell; where there are more or fewer messages, so are kernels
+_VARYING = ("kernels", "graph_launches", "synchronisations", "copies", "ranges")  # told where they vary, too
 _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
 _FEW = 0.05  # of a round, each of which is a part of a step
@@ -93,7 +94,7 @@ class _Item(NamedTuple):
 def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
-    A count that varies within a side follows the load, and is in no row. Of captures that are one step each, those of one side must agree,
+    A count that varies within a side follows the load: it is in a row where the counts of the sides lie apart all the same. Of captures that are one step each, those of one side must agree,
     and most kernels must be launched as often on both sides, or in each round; of what little may depend on requests or chance there is no
     row.
     """
@@ -107,7 +108,7 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
-def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str, str]:
+def _rank(row: StructureRow) -> tuple[int, bool, float, str, str, str, str, str]:
     """Another attention or MoE kernel is another backend, which says as much as another data type.
 
     As many kernels of another data type change them all.
@@ -117,7 +118,7 @@ def _rank(row: StructureRow) -> tuple[int, float, str, str, str, str, str]:
         row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
     )
     kind = "dtype" if backend else row.kind
-    return _ORDER.index(kind), -change, row.range, row.name, row.thread, row.memory, row.group
+    return _ORDER.index(kind), row.varies, -change, row.range, row.name, row.thread, row.memory, row.group
 
 
 # What is counted, of both sides.
@@ -152,7 +153,8 @@ def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
         shared = pl.col("item").is_in([at for one, at in number.items() if one.kind == "streams"])
         of_round = (pl.col("count", "bytes") / pl.Series(units[table["kind"].to_numpy()])).round(_DIGITS)
         table = table.with_columns(pl.when(shared).then(pl.col("count", "bytes")).otherwise(of_round))
-    return list(number), Counted(kinds, table)
+    varying = [at for one, at in number.items() if one.kind in _VARYING and not one.thread]
+    return list(number), Counted(kinds, table, varying)
 
 
 class _Comparable(NamedTuple):
@@ -257,9 +259,11 @@ def _rows_of(
     place = {item: at for at, item in enumerate(items)}
     threads = _threads(items)
     collected = [any(part.coverage["gc"] == "captured" for part in side.parts) for side in sides[:2]]
+    told: set[tuple[str, str]] = set()
 
     def row(at: int, kind: str, **more: object) -> StructureRow:
         item = items[at]
+        told.add((kind, item.name))
         fields: dict[str, object] = {
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
             "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
@@ -309,6 +313,9 @@ def _rows_of(
             same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
             yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(items, held, place, row)
+        for at in counted.varying:
+            if held.apart[at] and (items[at].kind, items[at].name) not in told:
+                yield _varying(held, at, items[at].kind, row)
     yield from made_of
     yield from _rates(frame, phase, items, held, counted, threads, certain=certain, collected=all(collected))
 
@@ -382,6 +389,15 @@ def _copies(held: Held, items: list[_Item], changed: Sequence[int], row: _Made) 
         for at in facts:
             if at not in paired:
                 yield row(at, "copies", **_bytes(held, at))
+
+
+def _varying(held: Held, at: int, kind: str, row: _Made) -> StructureRow:
+    """What differs from step to step, by means and ends."""
+    before, after = held.means[:, at].tolist()
+    ends = [[str(round(end)) for end in side] for side in held.spread[:, :, at].tolist()]
+    return row(
+        at, kind, certain=False, varies=True, baseline=before, candidate=after, baseline_values=ends[0], candidate_values=ends[1]
+    )  # fmt: skip
 
 
 def _bytes(held: Held, at: int) -> dict[str, object]:

@@ -68,7 +68,9 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
 
     per: step, or capture where each capture is one step, or round of the work that both repeat. certain: ten steps a side or more hold it. thread: the only role that does it, ''
     where several do. whole: of `kernels`, all kernels are launched in `range`. rate: the counts are means, and steps with any of it
-    are more on one side (`baseline_any` and `candidate_any` of the steps, `p_value` of Fisher's exact test). workloads: the count holds
+    are more on one side (`baseline_any` and `candidate_any` of the steps, `p_value` of Fisher's exact test). varies: the counts are means
+    of steps that differ, as with their load, and `baseline_values` and `candidate_values` have the least and the most, but for some
+    steps at either end: those of the sides do not meet. workloads: the count holds
     in each of so many workloads by the labels, and is shown for that with the most steps; 1: all steps are of one.
     """
 
@@ -91,6 +93,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     certain: bool
     whole: bool = False
     rate: bool = False
+    varies: bool = False
     baseline_steps: int
     candidate_steps: int
     baseline_any: int  # steps with any of it

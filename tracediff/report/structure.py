@@ -157,6 +157,8 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
     alike: names that several kernels go by, which are told by longer ones. again: the side that lacks a kernel has another one of its name.
     """
     before, after = units.count(row.baseline), units.count(row.candidate)
+    if row.varies:
+        before, after = (units.between(*ends) for ends in (row.baseline_values, row.candidate_values))
     slots = {
         "before": before,
         "after": after,
@@ -239,7 +241,7 @@ _PLAIN = {
 
 def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     kind = row.name.strip("[]").replace("memcpy unified", "migrations of managed memory")
-    if row.baseline_values:
+    if row.baseline_values and not row.varies:
         (one,), (other,) = row.baseline_values, row.candidate_values
         sizes = [units.size(round(size)) for size in (row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)]
         pattern = "count_memory" if sizes[0] == sizes[1] else "count_memory_bytes"

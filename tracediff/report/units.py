@@ -166,6 +166,11 @@ def count(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def between(least: str, most: str) -> str:
+    """Write counts that vary: `12-15`."""
+    return least if least == most else f"{least}-{most}"
+
+
 def launches(value: float, written: str = "") -> str:
     """Write a count of launches: `1 launch`, `0.97 launches`; written: in this way."""
     many = written or count(value)
