@@ -216,6 +216,6 @@ def test_what_is_below_zero_on_a_side_changes_by_no_percentage() -> None:
 
 def test_a_list_of_many_names_opens_to_the_others() -> None:
     cell = values._list(list("abcdef"), units.scale_for([1.0]), None)
-    assert (cell.text, cell.small) == ("a, b, c, d", "and 2 more")
-    assert [one.spans[0].text for one in cell.more] == ["e, f"]
-    assert values._list(list("abcd"), units.scale_for([1.0]), None).more == ()
+    assert (cell.text, cell.small) == ("a, b, c", "and 3 more")
+    assert [one.spans[0].text for one in cell.more] == ["d, e, f"]
+    assert values._list(list("abc"), units.scale_for([1.0]), None).more == ()

@@ -22,8 +22,8 @@ from tracediff.report.causes import members, the_thread
 from tracediff.report.escape import shorten
 from tracediff.report.fields import reached
 from tracediff.report.grammar import say
-from tracediff.report.rows import OUTLIER, rank_order
-from tracediff.stats.rules import NEARLY
+from tracediff.report.rows import rank_order
+from tracediff.stats.rules import NEAR_PEAK, NEARLY, OUTLIER
 from tracediff.trace.threads import RESPONSE_ROLES
 
 # Kernels
@@ -66,8 +66,6 @@ def layers_known(report: Result | Show) -> list[str]:
 
 # Limits of the hardware
 
-_NEAR = 0.6  # of a peak: as in Nsight Compute's rule SOLBottleneck
-
 
 def limit_rows(report: Result | Show) -> list[LimitsRow]:
     """Those whose kernel is there: a saved result may be of anyone."""
@@ -99,7 +97,7 @@ def limits(report: Result | Show) -> list[str]:
 def _nearer(one: Reached) -> float | None:
     """A small part of one peak says nothing where that of the other is unknown."""
     near = max((part for part in (one.of_flops, one.of_bandwidth) if part is not None), default=None)
-    return near if near is None or near >= _NEAR or one.bytes_per_s is not None else None
+    return near if near is None or near >= NEAR_PEAK or one.bytes_per_s is not None else None
 
 
 # What the system recorded
@@ -176,9 +174,6 @@ def bursts(row: ThreadRow, side: Literal["baseline", "candidate"], step_ns: floa
     return [say("bursts", thread=the_thread(row.role), **slots)]
 
 
-_GROUPS = 4  # that are told in sentences
-
-
 def rank_clocks(report: Result | Show) -> list[str]:
     """How the clocks of ranks were aligned that were exported apart, and how well that worked: a sentence a side."""
     names = ("Baseline", "Candidate") if len(report.rank_clocks) > 1 else ("Capture",)
@@ -200,7 +195,7 @@ def group_waits(report: Result | Show, side: Literal["baseline", "candidate"], s
     """How long the ranks of a group wait for each other, and for which of them most; the longest first."""
     said = []
     waiting = ((getattr(one, f"{side}_wait_ns") or 0.0, one) for one in report.rank_groups)
-    for wait, one in sorted(waiting, key=lambda row: -row[0])[:_GROUPS]:
+    for wait, one in sorted(waiting, key=lambda row: -row[0])[:NAMED]:
         if wait:
             caused, late = getattr(one, f"{side}_caused_ns") or 0.0, getattr(one, f"{side}_late")
             prose = units.prose([wait, caused])

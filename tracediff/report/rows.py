@@ -21,8 +21,7 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.report.names import kernel as kernel_name
-
-OUTLIER = 3.5  # robust standard deviations from which a rank is called one
+from tracediff.stats.rules import OUTLIER
 
 
 class PhaseKernels(msgspec.Struct, frozen=True):

@@ -22,7 +22,6 @@ _ONCE = ("graph_kernels", "early", "blocking", "streams", "workload", "kernel", 
 # These follow from others that are said.
 _FOLLOWS = {"kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
-_SOME = 0.005  # launches per step: less is written as none
 
 
 def brief_of(result: Result) -> list[str]:
@@ -95,7 +94,7 @@ def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:
     for one in rows:
         if one.kind == "kernel":
             more[_own(one.name)] += one.candidate - one.baseline
-    return [one for one in rows if one.kind != "kernel" or abs(more[_own(one.name)]) >= _SOME]
+    return [one for one in rows if one.kind != "kernel" or units.count(more[_own(one.name)]) != "0"]
 
 
 def _graphs_first(rows: list[StructureRow]) -> list[StructureRow]:
@@ -144,7 +143,7 @@ def _said_by(cause: Finding, row: StructureRow) -> bool:
 def _has_all(cause: Finding, row: StructureRow) -> bool:
     """Whether a cause gains as many as a difference, whatever else either of them counts."""
     gained = (cause.evidence.count_candidate or 0.0) - (cause.evidence.count_baseline or 0.0)
-    return abs(gained - (row.candidate - row.baseline)) < _SOME
+    return units.count(gained - (row.candidate - row.baseline)) == "0"
 
 
 def _size(row: StructureRow) -> float:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tracediff.model.common import ABSENT, SIDES
 from tracediff.model.kernels import KernelSide
 from tracediff.report import names, palette, units, words
-from tracediff.report.amounts import PAGE
+from tracediff.report.amounts import NAMED, PAGE
 from tracediff.report.blocks import EMPTY, Cell, Head, Line, Part, Row, Table
 from tracediff.report.causes import place_name
 from tracediff.report.escape import shorten
@@ -29,7 +29,6 @@ _LEFT = {"verdict", "name", "text", "plain", "list", "cause", "category", "meani
 _LOOKS = {"cause": "cause", "category": "cause", "meaning": "what", "pair": "name between", "match": "match", "interval": "ci",
           "name": "name", "opens": "name", "list": "name", "said": "said", "bars": "twin"}  # fmt: skip
 _BLANK = Cell()
-_LISTED = 4  # names in a cell
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -338,11 +337,11 @@ def _match(item: str, scale: units.Scale, row: Any) -> Cell:
 
 
 def _list(item: Sequence[str | int], scale: units.Scale, row: Any) -> Cell:
-    more = len(item) - _LISTED
-    listed = ", ".join(shorten(str(one), 48) for one in item[:_LISTED])
+    more = len(item) - NAMED
+    listed = ", ".join(shorten(str(one), 48) for one in item[:NAMED])
     if more <= 0:
         return Cell(listed, code=True)
-    rest = Cell(", ".join(map(str, item[_LISTED : PAGE + _LISTED])), code=True)
+    rest = Cell(", ".join(map(str, item[NAMED : PAGE + NAMED])), code=True)
     return Cell(listed, code=True, small=f"and {more} more", more=[Line([rest])])
 
 
