@@ -110,6 +110,30 @@ def test_where_a_side_lacks_the_kernel_its_moment_lasts_until_the_next_one(tmp_p
     ]
 
 
+def test_kernels_that_replaced_another_are_pointed_at_and_not_what_both_sides_launch(tmp_path) -> None:
+    """Of a step cast, rope, flash_fwd, proj that becomes cast, cast, rope, gemm_bmm, cast of other shape, softmax, proj: a cast takes longest."""
+    lasts = {"cast": 90, "rope": 20, "flash_fwd": 40, "gemm_bmm": 50, "cast/": 10, "softmax": 30, "proj": 20}
+    sides = []
+    for name, kernels in (
+        ("a", "cast rope flash_fwd proj"),
+        ("b", "cast cast rope gemm_bmm cast/ softmax proj"),
+    ):
+        trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
+        for number in range(10):
+            begun = now
+            for kernel in kernels.split():
+                corr, start = corr + 1, now + 10 * US
+                now = start + lasts[kernel] * US
+                trace.api(1, "cudaLaunchKernel", start - 8 * US, start - 3 * US, corr=corr)
+                trace.kernel(corr, start, now, name=kernel.strip("/"), grid=(1 + kernel.count("/"), 1, 1))
+            trace.range(1, label(number), begun, now)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name, keep=True)])]))
+    (found,) = [one for one in compare(*sides).findings if one.facts.match == "replaced"]
+    lasting = [(one.side, one.end_ns - one.start_ns) for one in found.evidence.moments]
+    assert lasting == [("candidate", 50 * US), ("baseline", 40 * US)]
+
+
 def test_the_same_gap_shows_the_cause_however_late_it_begins(tmp_path) -> None:
     """100 us of `_schedule` before the launch; then 700 us of a collection and 300 us of `_schedule`, in the gap behind the same kernel."""
     sides = [run_of_a_side(tmp_path, "a"), run_of_a_side(tmp_path, "b", schedule_us=1000, gc_us=700)]

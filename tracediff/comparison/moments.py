@@ -34,13 +34,15 @@ Bools = npt.NDArray[np.bool_]
 class _Place(NamedTuple):
     """What the events of a cause are: idle time of some keys, or ops of some rows of the matching.
 
-    whole: of idle time, also the keys of what follows from it.
+    whole: of idle time, also the keys of what follows from it. framed: of the rows those that are pointed at: of kernels that replaced others,
+    what one side alone launches.
     """
 
     cause: str
     keys: list[tuple[int, IdleKey]]
     rows: list[int]
     whole: list[tuple[int, IdleKey]]
+    framed: list[int]
 
 
 class Span(NamedTuple):
@@ -128,10 +130,14 @@ class _Finder:
             keys = [key for other in alike for key in self._keys(other)] if one.cause in IDLE else []
             if keys:
                 every = [key for other in [*named[:1], *finding.parts] for key in self._keys(other)]
-                return _Place(one.cause, list(dict.fromkeys(keys)), [], list(dict.fromkeys(every)))
+                return _Place(one.cause, list(dict.fromkeys(keys)), [], list(dict.fromkeys(every)), [])
             if self._kernels(one):
                 rows = [row for other in (parts or named) for row in self._kernels(other)]
-                return _Place(one.cause, [], list(dict.fromkeys(rows)), [])
+                apart = [
+                    row for part in parts if part.match in ("added", "removed") for row in self._kernels(part)
+                ]
+                framed = apart if finding.facts.match == "replaced" else []
+                return _Place(one.cause, [], list(dict.fromkeys(rows)), [], framed or rows)
         return None
 
     def _kernels(self, one: Finding | FindingPart) -> list[int]:
@@ -261,8 +267,9 @@ class _Finder:
             return scene
         if place.rows:
             ops = scene.ops
-            inside = np.isin(self._rows_of(scene), place.rows)
-            spans = _spans(ops.start[inside], ops.end[inside], join=False)
+            of_rows = self._rows_of(scene)
+            inside, framed = np.isin(of_rows, place.rows), np.isin(of_rows, place.framed)
+            spans = _spans(ops.start[framed], ops.end[framed], join=False)
             return replace(scene, found=spans, names=_names(part, ops, inside))
         lane = next((lane for lane in scene.lanes if lane.kind == "idle"), None)
         if lane is None:  # of several streams one was always at work
