@@ -11,7 +11,20 @@ from tracediff.companions.render import table
 from tracediff.model import Check
 from tracediff.report import names, units, values, words
 from tracediff.report.amounts import LISTED, NAMED, PAGE
-from tracediff.report.blocks import Block, Cell, Figure, Items, Line, Link, Section, Table, notes, part, terms
+from tracediff.report.blocks import (
+    Block,
+    Cell,
+    Figure,
+    Items,
+    Line,
+    Link,
+    Section,
+    Table,
+    aside,
+    notes,
+    part,
+    terms,
+)
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.report.pictures import distribution
@@ -45,10 +58,8 @@ def section(found: Latencies) -> Section:
         *(Line([f"Profiling, {line}."]) for line in traced(found)),
         *notes(found.note, found.step.power_note),
         table("latencies", found.rows, VALUES, "per iteration", look="data fixed"),
-        Figure(
-            Later(lambda layout: drawn(found, layout), *_LAYOUTS),
-            say("tail_left_out") if tail_left_out(found) else "",
-        ),
+        Figure(Later(lambda layout: drawn(found, layout), *_LAYOUTS), ""),
+        *([aside(say("tail_left_out"))] if tail_left_out(found) else []),
         *([] if min(found.step.runs.baseline, found.step.runs.candidate) > 1 else notes(say("within_runs"))),
         Section("measured", "Was it measured well?", _measured(found), depth=1),
         part("Runs", [_runs(found)]),
