@@ -15,6 +15,8 @@ from tests.test_scoreboard import result_of
 from tests.tiny import ROOT
 from tracediff import model as m
 from tracediff.companions.model import Result
+from tracediff.kernels.names import short
+from tracediff.model.common import Insight
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.report import first, grammar, phase_table, sections, units, words
 from tracediff.report.causes import advice, named, spoken, title
@@ -248,6 +250,9 @@ def test_parts_that_went_both_ways_are_said_beside_a_sum_that_hides_them() -> No
         return first.lines(with_words(msgspec.structs.replace(found, step=step)))
 
     hidden, sizes = fused(-22.0, 12.0, 9.0), "GEMM -22.0 us, mul +12.0 us, silu +9.0 us"
+    gap = m.FindingPart("graph_internal", m.Where(), -5.0 * US, -6.0 * US, -4.0 * US, "exact", follows=True)
+    with_gaps = msgspec.structs.replace(hidden, parts=[*hidden.parts, gap], delta_ns=-6.0 * US)
+    assert f"({sizes}, inside graphs -5.0 us)" in " ".join(screen(with_gaps))  # they add up to -6
     said = screen(hidden)
     assert f"By count: fused GEMMs, 16 -> 8 per step ({sizes})." in said
     assert said[-1].startswith("Next: check that the fused kernel")
@@ -280,6 +285,16 @@ def test_parts_have_their_own_signs_and_one_unit() -> None:
         "Slower with pr: generation step 20.0 -> 21.0 ms (+1.00 ms, +5.0 %)."
         " +1.50 ms: host work in _schedule; but -0.400 ms: launch calls in forward."
     )
+    # the host spends as long in these calls as before: the GPU has work meanwhile, or no longer has
+    for sign, said in ((1, "(behind GPU work now)"), (-1, "(no longer behind GPU work)")):
+        more, less = finding("memcpy", sign * 1_500.0), finding("launch_api", sign * -400.0, rank=2)
+        hides = Insight(
+            "hidden_host", "launch_api", baseline_exposed_ns=(1 + sign) * 200 * US, candidate_exposed_ns=(1 - sign) * 200 * US
+        )  # fmt: skip
+        one = result(
+            "regressed", seen(20_000, 20_000 + sign * 1_000, 80, more, less), more, less, insights=[hides]
+        )
+        assert headline(one).why.endswith(f"launch calls {said}."), headline(one).why
 
 
 def test_new_synchronisations_are_advised_about_before_a_launch_that_they_expose() -> None:
@@ -673,14 +688,24 @@ def test_three_counts_of_the_phase_are_said_none_twice() -> None:
         counted("kernel", 8, 0, name="mul"), counted("allocations", 0, 3, name="cudaMalloc"), counted("synchronisations", 1, 9, name="cudaEventSynchronize", phase="mixed"),
     ]  # fmt: skip
     assert headline(result("regressed", seen(1_000, 1_092, 8), structure=rows)).counts == (
-        "By count: 149 -> 141 kernels per step in forward, cudaStreamSynchronize 1 -> 2, gemm 16 -> 8 launches."
+        "By count: 149 -> 141 kernels per step in forward; cudaStreamSynchronize 1 -> 2; gemm 16 -> 8 launches."
     )
+
+
+def test_a_kernel_that_others_replaced_is_told_by_count_with_what_replaced_it() -> None:
+    name = (
+        "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_3_64x64x64_4x1x1_cga1x1x1_kernel0_0"
+    )
+    kernels = m.Kernels((short(name),), ("gemvx::kernel",))
+    cause = finding("kernel_time", 46.0, rank=2, level="exact", where={"kernels": kernels}, facts=m.FindingFacts(match="replaced"))  # fmt: skip
+    one = result("regressed", seen(1_000, 1_092, 8), cause, structure=[counted("kernel", 8, 0, name=name)])
+    assert headline(one).counts == "By count: attention replaced by GEMM (+46.0 us)."
 
 
 @pytest.mark.parametrize(
     ("launches", "said"),
     [
-        ((5, 7), "graph launches 5 -> 7, 402 of 407 -> 484 of 491 kernels per step in CUDA graphs"),
+        ((5, 7), "graph launches 5 -> 7; 402 of 407 -> 484 of 491 kernels per step in CUDA graphs"),
         ((0, 7), "402 of 407 -> 484 of 491 kernels per step in CUDA graphs"),  # there none went before
     ],
 )
@@ -1066,6 +1091,11 @@ def test_titles() -> None:
     }  # fmt: skip
     assert {name: spoken([name]) for name in generated} == generated
     assert named(many) == "a and 4 more kernels replaced by f"
+    plain = m.Kernels(
+        ("flash_fwd",), ("elementwise_kernel<direct_copy_kernel_cuda>", "gemvx::kernel", "softmax")
+    )
+    many = finding("kernel_time", 1.0, where={"kernels": plain}, facts=m.FindingFacts(match="replaced"))
+    assert named(many) == "flash_fwd replaced by GEMM and 2 more kernels"  # what has a kind tells most
     assert title(finding("gc", 1.0, part="tail", **SCHEDULE)) == "Python GC in _schedule, in rare steps"
 
 
@@ -1300,7 +1330,7 @@ def test_advice_on_host_work_where_launches_wait_for_their_kernels(
 def test_a_cause_is_called_alike_in_the_first_sentence_and_in_its_title() -> None:
     load = m.FindingFacts(code_loads=m.CallFact("cuLibraryLoadData", 1.0, 0.0, 80_000.0))
     one = finding("host_work", -50.0, facts=load)
-    said = "host work before and after cuLibraryLoadData (1 -> 0 calls per step, each itself 80.0 us)"
+    said = "host work around loading code (cuLibraryLoadData 1 -> 0 per step, itself 80.0 us)"
     assert title(one) == named(one) == said
 
 

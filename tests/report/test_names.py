@@ -74,6 +74,8 @@ def test_arguments_say_nothing() -> None:
     assert short(NCCL) == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     assert short("[memcpy HtoD]") == "[memcpy HtoD]"
     assert short("k(int)") == "k(int)"  # a letter alone is no name
+    returns = "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (int)7, (bool)0>(T13)"
+    assert short(returns) == "gemvx::kernel<7, 0>"
 
 
 def test_of_kernels_that_do_not_fit_the_first_is_named() -> None:

@@ -282,7 +282,7 @@ class Describe:
         if replaced:
             cause, facts, where = "kernel_time", FindingFacts(match="replaced"), Where(kernels=replaced)
         ops = [op for row in rows for op in (*kernels.rows[row].baseline, *kernels.rows[row].candidate)]
-        about: Sequence[str] = [short(op.name, 60) for op in (*leading.baseline, *leading.candidate)]
+        about: Sequence[str] = [short(op.name) for op in (*leading.baseline, *leading.candidate)]
         if replaced:  # what went is what the change is about
             about = replaced.names
         layer = self._m.layers.main(rows) if self._m.layers else None
@@ -299,7 +299,7 @@ class Describe:
             level=one.level,
             explained=one.score,
             differs=self.differs(one),
-            names=frozenset(short(op.name, 60) for op in ops),
+            names=frozenset(short(op.name) for op in ops),
             leading=frozenset(about),
             kinds=frozenset(category(op.name) for op in (*leading.baseline, *leading.candidate)),
         )
@@ -388,7 +388,7 @@ class Describe:
             )
             whole = sum(own.values()) or 1.0
             for name, ns in own.items():
-                text = short(name, 60)
+                text = short(name)
                 found[text] = found.get(text, 0.0) + sign * float(total) * ns / whole
         return found if len(found) > 1 else {}
 
@@ -543,7 +543,7 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
 
 def kernels_of(match: Match) -> Kernels:
     """The kernels of a row, those of both sides where they are called otherwise."""
-    before, after = (tuple(short(op.name, 60) for op in ops) for ops in match.main)
+    before, after = (tuple(short(op.name) for op in ops) for ops in match.main)
     if not before or not after or before == after:
         return Kernels(before or after)
     if {op.name for op in match.baseline} == {op.name for op in match.candidate}:

@@ -280,7 +280,7 @@ class _Diff:
         self._side, self._c, self._steps, self._known = side, cells, steps, known
         self._moments = stacked([side], "moments")
         self._launches = cells.kernels.values.select("row", "count", "step")
-        self._kernel = [short((row.baseline or row.candidate)[0].name, 80) for row in cells.kernels.rows]
+        self._kernel = [short((row.baseline or row.candidate)[0].name) for row in cells.kernels.rows]
 
     def __call__(self, asked: str, rows: Ints) -> StepDiff:
         steps = self._steps

@@ -314,7 +314,7 @@ def notes_of_classes(sides: Sequence[Side]) -> list[Note]:
         alone = sorted((-count, name) for name, count in total[phase].items() if name not in others)
         text = f"{phase}: {round(sum(total[phase].values()) / steps[phase]):,} launches"
         if alone:
-            text += f", alone in launching {', '.join(short(name, 60) for _, name in alone[:FIRST])}"
+            text += f", alone in launching {', '.join(short(name) for _, name in alone[:FIRST])}"
         said.append(text)
     return [
         Note("workload-classes", f"labels do not count requests, so steps are told apart by what they launch, per step: {'; '.join(said)}")

@@ -401,8 +401,9 @@ def _several(finding: Finding) -> int:
 
 
 def _first_of(names: Sequence[str]) -> str:
-    """The first kernel of a side, and how many more: `flash_fwd and 2 more kernels`."""
-    more, first = len(set(names)) - 1, brief(names[0])
+    """The first kernel of a side that has a kind, else the first, and how many more: `GEMM and 2 more kernels`."""
+    telling = next((one for one in names if category(one) in KINDS), names[0])
+    more, first = len(set(names)) - 1, brief(telling)
     return say("and_kernels", kernel=first, more=counted(more, "more kernel")) if more else first
 
 
@@ -424,7 +425,7 @@ def brief(name: str) -> str:
         word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", _bare(word)).lower()
     word = _bare(word)
     kind = KINDS.get(category(name))
-    if kind and (len(word) > 20 or word.startswith("nvjet")):
+    if kind and (len(word) > 20 or word.startswith("nvjet") or word.endswith("::kernel")):
         what, _ = collective(name)
         return say("collective", library=kind, what=what) if what else kind
     return shorten(word, NAME)

@@ -266,7 +266,7 @@ def why(result: Result) -> str:
         within = 0 < one.share <= 1 or change == prose.delta(observed.delta_ns)
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
         if one.share < 0:
-            pattern = "against"
+            pattern = _against(result, finding)
         if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
             pattern = "beside_rank"
         elif finding.where.rank is not None and finding.facts.late_rank is None:
@@ -292,6 +292,15 @@ def why(result: Result) -> str:
     return f"{text[:1].upper()}{text[1:]}." if said else ""
 
 
+def _against(result: Result, finding: Finding) -> str:
+    """Of host time that moved against the change whether the GPU hides it now, or no longer does: then the program's own is as it was."""
+    for one in result.insights:
+        exposed = one.candidate_exposed_ns - one.baseline_exposed_ns
+        if one.kind == "hidden_host" and one.cause == finding.cause and exposed * finding.delta_ns > 0:
+            return "against_hidden" if exposed < 0 else "against_exposed"
+    return "against"
+
+
 def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart, Finding]]:
     """The parts, with those that the same words would name as one, at the place of the first: three GEMMs are slower."""
     found: dict[tuple[object, ...], tuple[ObservedPart, Finding]] = {}
@@ -307,7 +316,7 @@ def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart
 def counts(result: Result) -> str:
     """Up to three structural differences, the largest first."""
     said = structure.brief_of(result) if result.verdict_facts.basis != "checks" else []
-    return say("counts", counts=", ".join(said)) if said else ""
+    return say("counts", counts="; ".join(said)) if said else ""
 
 
 def reason(result: Result) -> str:

@@ -20,6 +20,7 @@ _NAME = re.compile(r"[A-Za-z_]\w{2,}")  # a letter or two alone are no name
 _TELLING = re.compile(
     r"(?i)\w*(?:functor|kernel|_op|softmax|norm|reduce)\w*|bf16|bfloat16|half|float8\w*|fp8\w*|e4m3|e5m2"
 )
+_RETURNS = re.compile(r"^(?:void|std::enable_if<.*?>::type) ")
 _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 LONG = 112  # letters of a name in a table
 _LEAST = 16  # letters of a name, beside which there is room for what tells it apart
@@ -43,11 +44,13 @@ def short(name: str) -> str:
     if "::" not in name and not name.startswith("void "):
         plain = without_arguments(name)
         return plain if _NAME.fullmatch(plain) else name
-    text = without_arguments(_UNNAMED.sub("", name).removeprefix("void ").strip())
+    text = without_arguments(_RETURNS.sub("", _UNNAMED.sub("", name)).strip())
     head, angle, rest = text.partition("<")
-    base = head.rsplit("::", 1)[-1].strip()
+    scope, _, base = head.strip().rpartition("::")
     if not _NAME.fullmatch(base):
         return name
+    if base == "kernel" and scope:  # says something only with what it is of
+        base = f"{scope.rpartition('::')[2]}::{base}"
     if not angle:
         return base
     words = [match.group() for match in _IDENTIFIER.finditer(rest)]

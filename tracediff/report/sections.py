@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from tracediff.model import KernelAnswer, KernelRow, LaunchSide, Result
+from tracediff.model.causes import SURELY
 from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
@@ -388,12 +389,13 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
         return replace(out, name=name if first else f"{name} {per}", caption=caption)
 
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
+    # of what was not tested, text formats list what would be worth a word
+    told = text and not (beyond or tested) and rows.size_of(others[0]) >= SURELY * max(one.gpu_ns.values())
     if beyond:
         found.append(made(beyond, "kernels", 2 * PAGE, told=text))
-    elif tested:
+    elif tested or (text and not told):
         found.append(Line([kernel_words.none_changed(one.rows)], "text" if text else "aside"))
     if others:
-        told = text and not beyond and not tested
         title = say("kernels_others", rows=units.counted(len(others), "kernel"))
         listed = made(others, "kernels others" if beyond else "kernels", PAGE, told=told)
         found.append(part(title, [listed], 1 if told else 2, folded=True, open=not beyond))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -543,21 +544,21 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
 
 
 def opposed(finding: Finding, result: Result) -> str:
-    """The parts of a finding that surely went both ways, each by more than their sum, which hides them; else empty."""
+    """The parts of a finding where they surely went both ways, each by more than their sum, which hides them; else empty. They add up to it."""
     clear = [one.delta_ns for one in finding.parts if not one.follows and one.ci_low_ns * one.ci_high_ns > 0]
     if not clear or min(max(clear), -min(clear)) <= abs(finding.delta_ns):
         return ""
-    return _line(parts(finding, finding_scale([finding], result)), follows=False)
+    return _line(parts(finding, finding_scale([finding], result)))
 
 
-def _line(rows: list[PartRow], *, follows: bool) -> str:
-    return ", ".join(f"{row.what} {row.delta}" for row in rows if row.follows is follows)
+def _line(rows: Iterable[PartRow]) -> str:
+    return ", ".join(f"{row.what} {row.delta}" for row in rows)
 
 
 def parts_line(finding: Finding, scale: units.Scale) -> str:
     """The parts in one line: `GEMM -22.2 us, silu +9.3 us; as a result: launch calls -108 us`."""
     rows = parts(finding, scale)
-    both = (_line(rows, follows=follows) for follows in (False, True))
+    both = (_line(row for row in rows if row.follows is follows) for follows in (False, True))
     return "; as a result: ".join(text for text in both if text)
 
 
