@@ -1347,6 +1347,21 @@ def test_a_new_synchronisation_is_in_the_title_of_the_kernels_of_its_range() -> 
     )
 
 
+def test_the_only_kernel_that_a_range_launches_more_often_is_named() -> None:
+    """16 of the range's 184 kernels: which they are is told where all are one kernel, not where another changed with it."""
+    launched = m.FindingFacts(launched=m.CallFact("kernels", 168.0, 184.0), match="more")
+    where = {"range": "layer", "kernels": m.Kernels(("direct_copy",))}
+    one = finding("kernel_added", 140.0, where=where, facts=launched)
+    assert named(one) == "168 -> 184 kernels per step in layer, more launches of direct_copy"
+    parts = [
+        m.FindingPart(
+            "kernel_added", m.Where(kernels=m.Kernels((name,))), 70_000.0, 69_000.0, 71_000.0, "exact"
+        )
+        for name in ("direct_copy", "amax")
+    ]
+    assert named(msgspec.structs.replace(one, parts=parts)) == "168 -> 184 kernels per step in layer"
+
+
 def test_a_place_outside_any_range_is_no_range() -> None:
     outside = "outside any range, between sort and sort"
     one = finding(

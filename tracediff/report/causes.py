@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from tracediff.formats.unpack import stem
 from tracediff.kernels.names import GROUPS, category, collective
@@ -317,6 +318,13 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
     if facts.launched:
         slots = _both(facts.launched) | {"range": where.range or "", "per": facts.per}
         text, calls = say("count_kernels_in", **slots), facts.synchronised
+        if where.kernels and not _several(finding):
+            kernel = spoken(where.called)
+            # its own count is not that of the range
+            own = "" if facts.match in ("more", "fewer") else facts.match
+            alone = replace(finding, facts=replace(facts, match=own))
+            kernel = _kernels_named(alone, kernel, kernel, [])
+            text = say("named_launched_kernel", launched=text, kernel=kernel)
         if calls is None:
             return text
         before, after = _count(calls.baseline), _count(calls.candidate)

@@ -360,6 +360,7 @@ PATTERNS: dict[str, str] = {
     "rank_of_ranks": "{rank} of ranks {members}",
     "ranks_from": "{first} to {last}",
     "named_graphs": "CUDA graphs launch {before} -> {after} % of all kernels",
+    "named_launched_kernel": "{launched}, {kernel}",
     "named_launched_calls": "{launched}, and {api} {calls_before} -> {calls_after} times",
     "named_loading": "loading code and host work around it ({api} {before} -> {after} per {per})",
     "named_loading_each": "host work around loading code ({api} {before} -> {after} per {per}, itself {each})",
