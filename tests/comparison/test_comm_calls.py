@@ -17,7 +17,9 @@ from tests.serving import US, serving
 from tests.tiny import FIXTURES, one_gap, reduced, spent
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
+from tracediff.report.causes import advice
 from tracediff.report.html import render_html
+from tracediff.report.phrases import with_words
 from tracediff.report.show import render_show_html, render_show_markdown, render_show_terminal
 from tracediff.report.terminal import render_terminal
 
@@ -102,10 +104,10 @@ def test_ranges_of_the_domain_nccl_are_its_calls(tmp_path):
     assert reduction.host_work.is_empty()  # its ranges name host work already
 
 
-def stepping(many: int, us: int = 20, size: int = 1000) -> TraceBuilder:
-    """serving() with calls of MPI in `_schedule`, 100 us long and host work all of it."""
-    trace = serving(schedule_us=100)
-    step = int((100 + 5 + 2 + 3 * 200) * US)
+def stepping(many: int, us: int = 20, size: int = 1000, schedule: int = 100) -> TraceBuilder:
+    """serving() with calls of MPI in `_schedule`, which is host work all of it."""
+    trace = serving(schedule_us=schedule)
+    step = int((schedule + 5 + 2 + 3 * 200) * US)
     for number in range(13):
         for call in range(many):
             begin = number * step + int((5 + call * us) * US)
@@ -137,6 +139,14 @@ def test_calls_bytes_and_host_time_of_a_step_on_both_sides(tmp_path):
     said = "MPI_Allreduce MPI executor 1 -> 3 19.50 -> 58.50 +39.00 +200 % 1.0 kB -> 3.0 kB"
     assert " ".join(line.split()).startswith(said)
     assert 'data-name="communication"' in render_html(result)
+
+
+def test_the_call_of_mpi_that_holds_the_change_is_in_the_first_sentence(tmp_path):
+    """Of 50 us more in `_schedule` 39 are in two calls more of 19.5 us."""
+    one, other = side("one", stepping(1), tmp_path), side("other", stepping(3, schedule=150), tmp_path)
+    result = with_words(compare(one, other))
+    assert "host work (time in MPI_Allreduce) in _schedule (+50.0 us)" in result.headline.why
+    assert advice(result.findings[0]) == "find what calls MPI_Allreduce in _schedule"
 
 
 def test_a_side_without_them_is_not_captured_and_said(tmp_path):

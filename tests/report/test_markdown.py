@@ -304,7 +304,7 @@ def test_three_causes_are_told_and_those_within_noise_are_counted() -> None:
         in shown
     )
     assert "| 7 | 2 kernels became 1" in folded  # its own number, whatever stands before it
-    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 other causes, timelines" in folded
+    assert "launch overhead (time in cudaGraphLaunch)" not in text and "2 small causes, timelines" in folded
 
 
 def test_causes_have_their_advice_but_that_of_the_first_line() -> None:

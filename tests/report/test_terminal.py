@@ -231,7 +231,7 @@ def test_a_cause_has_its_level_its_runs_its_parts_and_what_it_does_elsewhere() -
         "of it: `x` and @everyone -4.4 us, [red]not red[/red] +3.1 us; as a result: launch latency -0.3 us"
         in text
     )
-    assert "2 other causes, which may be noise: in the HTML report and the JSON" in text
+    assert "2 small causes, which may be noise: in the HTML report and the JSON" in text
 
 
 @pytest.mark.parametrize(("half", "said"), [(3_000.0, "not sure"), (30_000.0, "may be noise")])

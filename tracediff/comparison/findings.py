@@ -304,7 +304,7 @@ def _in_os_calls(finding: Finding, rows: list[HostWorkRow]) -> Finding:
         return finding
     parts.sort(key=lambda one: -one[0])
     part, row, _ = parts[0]
-    if part >= MOSTLY and row.kind == "os_call":
+    if part >= MOSTLY and row.call:
         where = replace(where, os_call=row.call)
     facts = replace(finding.facts, os_calls=[fact for *_, fact in parts[:FIRST]])
     return replace(finding, where=where, facts=facts)

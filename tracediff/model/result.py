@@ -150,7 +150,7 @@ class Where(msgspec.Struct, frozen=True):
     api: str | None = None
     phase: str | None = None
     rank: int | None = None
-    os_call: str | None = None  # the OS call in which most of the change lies
+    os_call: str | None = None  # the call, of the OS or of MPI, in which most of the change lies
     layer: str | None = None  # the layer or kind of layer that has most of the time of the kernels
     other_calls: bool = False  # CUDA functions other than `api` have more than a trifle of the time
 

@@ -81,7 +81,7 @@ def first(result: Result, most: int = 5) -> Section:
         found += _key(listed[:most], result)
     else:
         found.append(Line([_none(result)]))
-    counts = (("more cause", len(listed[most:])), ("other one", len(small)))
+    counts = (("more cause", len(listed[most:])), ("small one", len(small)))
     more = " and ".join(units.counted(count, noun) for noun, count in counts if count)
     links: list[Span] = [Link(more, "findings"), ", "] if more else []
     if result.warnings:
@@ -149,7 +149,7 @@ def section(result: Result) -> Section:
     if said := phrases.remarks(result):
         found.append(Section("insights", phrases.REMARK, [Items([[text] for text in said])]))
     if small:
-        title = say("causes_smaller", causes=units.counted(len(small), "other cause"))
+        title = say("causes_smaller", causes=units.counted(len(small), "small cause"))
         found.append(Section("", title, [smaller(result, small, PAGE, anchors=True)], folded=True))
     return Section("findings", "Causes", found, menu="Causes", open=True)
 

@@ -225,7 +225,7 @@ def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Se
         folds.append((units.counted(len(more), "more cause"), [findings.smaller(result, more, rows)]))
     if result.accounting.delta:
         folds.append((say("fall_title", step=figure.of_what), [Listing(waterfall.text_figure(figure))]))
-    count = units.counted(len(small), "other cause")
+    count = units.counted(len(small), "small cause")
     note = said_by(result.tool, "in_the_page_small" if small else "in_the_page", causes=count)
     return document.markdown(folds=[*folds, *shown], note=note, most=rows, width=width)
 

@@ -137,7 +137,9 @@ def _said_by(cause: Finding, row: StructureRow) -> bool:
     if row.kind == "kernels":
         told = cause.facts.launched is not None and row.range in ("", cause.where.range)
         return told or (is_counted(cause) and not row.range and _has_all(cause, row))
-    return row.kind == "kernel" and is_counted(cause) and _holds(cause, row)
+    # what replaced another is new, and the other gone
+    told = is_counted(cause) or (bool(cause.where.replaced_by) and not (row.baseline and row.candidate))
+    return row.kind == "kernel" and told and _holds(cause, row)
 
 
 def _has_all(cause: Finding, row: StructureRow) -> bool:

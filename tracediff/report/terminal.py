@@ -98,7 +98,7 @@ def _findings(result: Result, console: Console, top: int) -> None:
     print_more(console, len(causes) - len(shown))
     if small:
         print_line(
-            console, (say("smaller_ones", causes=units.counted(len(small), "other cause")), "dim"), hang=2
+            console, (say("smaller_ones", causes=units.counted(len(small), "small cause")), "dim"), hang=2
         )
     for text in phrases.remarks(result):
         print_line(console, (f"{phrases.REMARK}: ", "bold"), text, hang=2)

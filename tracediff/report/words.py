@@ -257,7 +257,7 @@ def place(where: Where) -> list[tuple[str, str]]:
         ("kernel", units.arrow(kernel_sides(where))),
         ("layer", where.layer),
         ("API", where.api),
-        ("OS call", where.os_call),
+        ("call", where.os_call),
         ("thread", where.thread),
         ("GIL holder", where.holder_thread),
         ("holder's range", where.holder_range),
