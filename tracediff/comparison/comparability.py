@@ -105,7 +105,7 @@ def check(
             _one_label(sides) or _same_ranges(sides) or _same_launches(sides)
         )
         checks.append(
-            _check("programs", [f"{100 * part:.0f} % of the kernel time" for part in counterparts],
+            _check("programs", [f"{100 * part:.0f} % of kernel time shared" for part in counterparts],
                    "other_programs" if unrelated else "maybe_programs", "fail" if unrelated else "warn")
         )  # fmt: skip
     if unlike_work is not None:

@@ -586,10 +586,10 @@ PATTERNS: dict[str, str] = {
     "moment_beside": "{step}, the same place: no {cause} there",
     # Beside a cause.
     "allocated": "Per step also: {kinds}.",
-    "allocated_kind": "{before} -> {after} allocations of {kind} memory ({bytes_before} -> {bytes_after} MB)",
+    "allocated_kind": "{counts} allocations of {kind} memory ({change})",
     # One capture: how steps were told apart.
     "steps_whole": "the whole capture counts as one step",
-    "steps_inferred": "a step is what repeats ({source})",
+    "steps_inferred": "a step is what repeats, {source}",
     "steps_regex": "a step begins at each range that matches {source}",
     "steps_range": "a step is one {source}",
     "steps_labels": "a step is one iteration, by its label ({source})",

@@ -209,10 +209,9 @@ def _advice(finding: Finding, result: Result) -> str:
 
 def _allocated(one: AllocationFact) -> str:
     before, after = one.baseline, one.candidate
-    return say(
-        "allocated_kind", before=f"{before.allocations_per_step:.2f}", after=f"{after.allocations_per_step:.2f}", kind=one.kind,
-        bytes_before=f"{before.bytes_per_step / 1e6:.1f}", bytes_after=f"{after.bytes_per_step / 1e6:.1f}",
-    )  # fmt: skip
+    counts = units.arrow(units.count(side.allocations_per_step) for side in (before, after))
+    change = units.sizes(before.bytes_per_step, after.bytes_per_step)
+    return say("allocated_kind", counts=counts, kind=one.kind, change=change)
 
 
 # What somebody who knows these programs would add to the causes: a sentence for each of `Result.insights`.
