@@ -19,8 +19,10 @@ import pytest
 
 from fixtures.builders.torch_trace import TorchTrace
 from tests.comparing import compare
+from tests.judging import judge
 from tests.tiny import read
 from tracediff.accounting.reduction import Reduction
+from tracediff.comparison.gates import parse_gate
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.inputs import resolve
@@ -219,6 +221,17 @@ def test_a_sleep_is_found_first_where_it_is():
     first = result("eager_base", "eager_sleep").findings[0]
     assert (first.cause, first.where.range) == ("host_work", "_schedule")
     assert first.delta_ns == pytest.approx(517_095, rel=0.02)
+
+
+def test_bytes_that_are_not_recorded_are_no_fewer_bytes():
+    """Two copies of 128 bytes on the device in each step, which the driver's kernels make where they are nodes of a graph."""
+    found = result("graph_base", "eager_base")
+    assert [one.name for one in found.structure if one.kind == "copies"] == []
+    sides = [(one.baseline, one.candidate) for one in (found.launch, *found.launch.by_phase)]
+    assert all(of.copied_bytes_per_step is None for of, _ in sides)
+    assert [round(of.copied_bytes_per_step) for _, of in sides[1:]] == [2 * 128 + 128, 2 * 128 + 128 + 4 * 16]
+    said = judge(parse_gate("copied_bytes:+1%"), found)
+    assert (said.outcome, said.message) == ("inconclusive", "copied_bytes were not captured on both sides")
 
 
 def test_collections_are_found_first():

@@ -9,7 +9,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 | blocking | | | | | kernels of calls that returned after all that they launched had ended |
 | launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
 | streams | | | | | streams on which an op started |
-| copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes |
+| copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes; 0 unknown |
 | collections | generation | role | | | garbage collections that began |
 | ranges | text with numbers masked | role | | | NVTX ranges that began |
 | messages | function of NCCL | role | | its name | calls that say the size of their message, and bytes |
@@ -151,7 +151,9 @@ def _copies(copies: pl.DataFrame, unit: Unit, first_period: int) -> pl.DataFrame
     at = np.searchsorted(unit.bounds, mine["start_ns"].to_numpy(), side="right") - 1
     whole = (at >= 0) & (at < len(unit.step))
     table = mine.with_columns(period=pl.Series(at + first_period)).filter(pl.Series(whole))
-    summed = table.group_by("period", "name", "memory").agg(count=pl.len(), bytes=pl.col("bytes").sum())
+    # torch.profiler does not tell how many a copy by a graph moves: then those of all are unknown
+    size = pl.when(pl.col("bytes").min() > 0).then(pl.col("bytes").sum()).otherwise(0)
+    summed = table.group_by("period", "name", "memory").agg(count=pl.len(), bytes=size)
     return _rows(summed, kind="copies")
 
 

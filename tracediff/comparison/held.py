@@ -33,7 +33,8 @@ class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
     before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
-    among them. constant: the values hold in nearly all steps; differs: and are not the same. means, any: (2, items) per step of all,
+    among them. constant: the values hold in nearly all steps; differs: and are not the same; other_bytes:
+    as many, of other known sizes. means, any: (2, items) per step of all,
     steps with any. steps: a side. spread: (2 sides, 2, items) of counts that vary, the least and the most there but for the steps that
     may differ from a value that holds; apart: so much so that those of the sides do not meet.
     """
@@ -186,7 +187,10 @@ def _values(
         sums.sum(axis=0) / per,
         of_workloads().sum(axis=0).astype(np.int64),
         of_workloads(table["bytes"].to_numpy()).sum(axis=0) / per,
-        constant(share) & constant(size_share) & differs(size),
+        constant(share)
+        & constant(size_share)
+        & differs(size)
+        & ~((value > 0) & (size == 0)).any(axis=(0, 1)),
         spread[shown, :, :, each].transpose(1, 2, 0),
         ~constant(share) & moved(aside),
         (int(per[0, 0]), int(per[1, 0])),

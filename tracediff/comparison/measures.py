@@ -475,6 +475,8 @@ def _count(measure: Measure, result: Result) -> Measured | Said:
     else:
         name = "calls_per_step" if quantity == "launches" else f"{quantity}_per_step"
         before, after = getattr(of.baseline, name), getattr(of.candidate, name)
+        if before is None or after is None:
+            return Said("no_count", {"measure": quantity})
     return Measured(before, after - before, after - before, after - before)
 
 

@@ -5,15 +5,15 @@
 --   baseline_kernels, candidate_kernels               DOUBLE  kernels per step
 --   baseline_graph_kernels, candidate_graph_kernels   DOUBLE  those of CUDA graphs
 --   baseline_copies, candidate_copies                 DOUBLE  copies per step, without memsets
---   baseline_copied_bytes, candidate_copied_bytes     DOUBLE
+--   baseline_copied_bytes, candidate_copied_bytes     DOUBLE  NULL where those of some copies were not recorded
 --   baseline_delay_mean_ns, candidate_delay_mean_ns   DOUBLE  return of a call -> start of its first op; below 0 where the op began first
 --   baseline_delay_p50_ns, candidate_delay_p50_ns     DOUBLE  quantiles of runs and workloads, averaged with their calls as weights
 --   baseline_delay_p99_ns, candidate_delay_p99_ns     DOUBLE
 WITH copied AS (
     SELECT
         steps, coalesce(per_step(count * weight, side = 0), 0) AS baseline_copies, coalesce(per_step(count * weight, side = 1), 0) AS candidate_copies,
-        coalesce(per_step(bytes * weight, side = 0), 0) AS baseline_copied_bytes,
-        coalesce(per_step(bytes * weight, side = 1), 0) AS candidate_copied_bytes
+        CASE WHEN bool_or(side = 0 AND bytes = 0) THEN NULL ELSE coalesce(per_step(bytes * weight, side = 0), 0) END AS baseline_copied_bytes,
+        CASE WHEN bool_or(side = 1 AND bytes = 0) THEN NULL ELSE coalesce(per_step(bytes * weight, side = 1), 0) END AS candidate_copied_bytes
     FROM copies JOIN step_weight USING (side, run, part, period)
     WHERE name <> '[memset]'
     GROUP BY steps
@@ -26,8 +26,8 @@ SELECT
     coalesce(per_step(graph_kernels * weight, side = 0), 0) AS baseline_graph_kernels,
     coalesce(per_step(graph_kernels * weight, side = 1), 0) AS candidate_graph_kernels,
     coalesce(any_value(copied.baseline_copies), 0) AS baseline_copies, coalesce(any_value(copied.candidate_copies), 0) AS candidate_copies,
-    coalesce(any_value(copied.baseline_copied_bytes), 0) AS baseline_copied_bytes,
-    coalesce(any_value(copied.candidate_copied_bytes), 0) AS candidate_copied_bytes,
+    CASE WHEN bool_or(copied.baseline_copies IS NULL) THEN 0 ELSE any_value(copied.baseline_copied_bytes) END AS baseline_copied_bytes,
+    CASE WHEN bool_or(copied.candidate_copies IS NULL) THEN 0 ELSE any_value(copied.candidate_copied_bytes) END AS candidate_copied_bytes,
     coalesce(per_step(delay_mean_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_mean_ns,
     coalesce(per_step(delay_mean_ns * calls * weight, side = 1) / nullif(candidate_calls, 0), 0) AS candidate_delay_mean_ns,
     coalesce(per_step(delay_p50_ns * calls * weight, side = 0) / nullif(baseline_calls, 0), 0) AS baseline_delay_p50_ns,
