@@ -388,6 +388,21 @@ def test_a_copy_is_where_its_call_is():
     assert one.where.range == "_prepare_inputs" and one.judged.delta == pytest.approx(52 * US)
 
 
+def test_a_new_copy_brings_what_a_removed_one_takes_along():
+    """A copy of 32 us, its call of 5 us and 4 us of host work before it, which no other kernel of the step changed."""
+    for before, after in ((0, 1), (1, 0)):
+        sizes_of = (32 * before, 5 * before, 4 * before), (32 * after, 5 * after, 4 * after)
+        copy, calls, work = places([5 + ns for ns in sizes_of[0]], [5 + ns for ns in sizes_of[1]])
+        here = Where(range="_prepare_inputs", thread="executor")
+        rows = [
+            kernels(copy, "[memcpy HtoD]", (before, after), cause="memcpy", level="exact"),
+            candidate(calls, "launch_api", where=here, facts=FindingFacts(copies=True)),
+            candidate(work, "host_work", where=here),
+        ]
+        (one,) = with_consequences(rows, launches(1))
+        assert one.judged.delta == pytest.approx((after - before) * 41 * US)
+
+
 def test_a_cause_is_not_surer_than_most_of_it():
     """3 us of waits that are sure to be more, and 4 us of host work that runs of one program differ by: +- 16 us."""
     wait, work = places([50, 310], [53, 314])

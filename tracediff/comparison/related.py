@@ -415,7 +415,6 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             continue
         change = sum(_more(one) for one in own)
         eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
-        most = _LAUNCH_NS * eager if any(_before(one) for one in mine if one.where.kernels) else 0.0
         copies = any(one.cause == "memcpy" for one in own)
         launching = {one.where.range for one in mine if one.cause == "launch_api"}
         followers = [
@@ -424,7 +423,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             if one not in own
             and one.moved
             and one.of_rank is None
-            and _follows(one, change, most, launching, copies=copies)
+            and _follows(one, change, _LAUNCH_NS * eager, launching, copies=copies)
         ]
         main = min(own, key=order)
         calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
@@ -446,13 +445,6 @@ def _more(one: Candidate) -> float:
     if rows:
         return sum((part.count_candidate or 0.0) - (part.count_baseline or 0.0) for part in rows)
     return one.count[1] - one.count[0] if one.count else 0.0
-
-
-def _before(one: Candidate) -> float:
-    """Ops per step of the baseline."""
-    if one.parts:
-        return sum(part.count_baseline or 0.0 for part in one.parts if not part.follows)
-    return one.count[0] if one.count else 0.0
 
 
 def _follows(
