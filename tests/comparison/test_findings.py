@@ -12,6 +12,7 @@ from tests.measuring import measured, step
 from tests.tiny import label, reduced
 from tracediff.comparison.candidates import Candidate
 from tracediff.comparison.classes import build_strata, mix
+from tracediff.comparison.compare import Options
 from tracediff.comparison.findings import mix_finding
 from tracediff.comparison.places import Judgement, Place
 from tracediff.comparison.related import cancels, merged
@@ -178,13 +179,22 @@ def test_what_a_kernel_takes_each_is_of_the_launches_of_that_step(tmp_path):
             trace.range(1, label(number, gen=4), begin, now)
         return trace
 
-    result = compare(*(
+    sides = [
         Side(name, [Run(f"{name}{run}", [reduced(program(us), tmp_path)]) for run in range(3)])
         for name, us in (("baseline", 20), ("candidate", 30))
-    ))  # fmt: skip
+    ]
+    result, asked = compare(*sides), compare(*sides, Options(kernels=("gemm",)))
     found = next(one for one in result.findings if one.cause == "kernel_time" and one.part == "typical")
     assert found.delta_ns == pytest.approx(10_000)
     assert (found.facts.baseline_mean_ns, found.facts.candidate_mean_ns) == pytest.approx((20_000, 30_000))
+    # without the last one, 59 steps have 48 + 11 * 5 launches
+    assert result.launch.baseline.kernels_per_step == pytest.approx(103 / 59)
+    assert (found.evidence.count_baseline, found.evidence.count_candidate) == (1, 1)
+    (row,) = result.kernels
+    of_row, answer = row.phases[0], asked.kernel_answers[0].phases[0]
+    for one in (of_row, answer):
+        assert (one.baseline_count, one.candidate_count) == (1, 1)
+        assert (one.baseline_ns, one.candidate_ns) == pytest.approx((20_000, 30_000))
 
 
 @pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])

@@ -135,6 +135,7 @@ def test_names_are_taken_as_reports_print_them() -> None:
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_w\u20264_4x4x1_cga1x1x1_kernel0_0", set()),
         ("cudnn_generated_fort_nativ\u20263_64x64x64_4x4x1_cga1x1x1_kernel0_0", {sdpa}),
         ("elementwise_kernel<direct_c\u2026nel_cuda>", {copy}),
+        ("elementwise_kernel<direct_c*nel_cuda>", {copy}),  # as advice has it
     ):  # fmt: skip
         assert bearing(name, every) == expected, name
     assert bearing("gemm", gemms - {"my_gemm_kernel"}) == gemms - {"my_gemm_kernel"}, "else the category"

@@ -256,7 +256,7 @@ def test_parts_that_went_both_ways_are_said_beside_a_sum_that_hides_them() -> No
     said = screen(hidden)
     assert f"By count: fused GEMMs, 16 -> 8 per step ({sizes})." in said
     assert said[-1].startswith("Next: check that the fused kernel")
-    assert f"But -1.00 us: fused GEMMs, 16 -> 8 per step ({sizes})." in screen(hidden, hidden)
+    assert f"-1.00 us: fused GEMMs, 16 -> 8 per step ({sizes})." in screen(hidden, hidden)
     for plain in (fused(-22.0, 6.0, 3.0), fused(-22.0, 12.0, 9.0, scatter=30.0)):
         said = screen(plain)
         assert not any("mul" in line for line in said)
@@ -769,7 +769,7 @@ def test_kernels_that_changed_together_are_called_after_the_kind_that_changed_mo
 
 
 def test_mean_counts_that_differ_by_less_than_a_hundredth_are_one() -> None:
-    """35.97 and 36.23 launches in a mean step differ by 0.7 %, as steps are cut; 149 and 148 kernels differ by one."""
+    """35.97 and 36.23 launches in a typical step differ by 0.7 %, as steps are cut; 149 and 148 kernels differ by one."""
     one = finding("kernel_time", 574.0, where={"kernels": m.Kernels(("relu",), ("relu_2",))})
     facts = m.FindingFacts(baseline_mean_ns=10_000.0, candidate_mean_ns=25_870.0)
     said = []
@@ -777,7 +777,7 @@ def test_mean_counts_that_differ_by_less_than_a_hundredth_are_one() -> None:
         counts = m.FindingEvidence("", [], count_baseline=before, count_candidate=after)
         said.append(title(msgspec.structs.replace(one, facts=facts, evidence=counts)))
     assert [text.rpartition(": ")[2] for text in said] == [
-        "10.00 -> 25.87 us each, 36.10 per mean step",
+        "10.00 -> 25.87 us each, 36.10 per typical step",
         "10.00 -> 25.87 us each, 149 -> 148 per step",
     ]
 
@@ -1001,7 +1001,7 @@ def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
     one = finding("kernel_time", 186.0, where={"kernels": m.Kernels(("copy_kernel",))}, facts=facts)
     evidence = msgspec.structs.replace(one.evidence, count_baseline=6.27, count_candidate=6.27)
     assert title(msgspec.structs.replace(one, evidence=evidence)) == (
-        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per mean step"
+        "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per typical step"
     )
     assert named(one) == "copy in another launch shape"
 
@@ -1305,7 +1305,7 @@ def test_nulls_claim_nothing(name: str) -> None:
         (  # no CPU makes calls
             "host_sync",
             {"host_speed_ns": 30.0 * US, "facts": m.FindingFacts(counted_calls=True)},
-            "find what calls the call on this thread: remove it",
+            "find what calls a synchronising function on this thread: remove it",
         ),
     ],
 )

@@ -309,15 +309,15 @@ class Describe:
     ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         match = kernels.rows[row]
-        before, after = (float(count) for count in kernels.of_phase[phase][row])
+        counts = (kernels.of_typical if one.part == "typical" else kernels.of_phase)[phase][row]
+        before, after = counts.tolist()
         means = [
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0
             for side in (0, 1)
         ]
         # of one op in the very step that the cause is of: the mean over all steps may not have changed
         of_step = np.array([estimated.baseline[cell], estimated.candidate[cell]]) * kernels.walls[row]
-        counts = kernels.of_typical if one.part == "typical" else kernels.of_phase
-        seen = counts[phase][row] * (kernels.walls[row] - kernels.hidden[row])
+        seen = counts * (kernels.walls[row] - kernels.hidden[row])
         each = np.divide(of_step, seen, out=np.array(means), where=(seen > 0) & (one.part != "tail")).tolist()
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         exact, counted = bool(kernels.exact[phase][row]), abs(after - before) / max(before, after, 1e-9)

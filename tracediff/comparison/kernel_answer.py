@@ -122,12 +122,13 @@ def bearing(name: str, texts: Iterable[str]) -> frozenset[str]:
     every = frozenset(texts)
     group = GROUPS.get(name.removesuffix(" kernels").removesuffix("s"), "")
     found = _of_category(every, group)
-    literal = [re.compile(re.escape(part)) for part in re.split(f"[*{CUT}]", name)]
-    words = [
-        re.compile(rf"\b{re.escape(word)}" if at or not piece else re.escape(word))
-        for piece, text in enumerate(name.split(CUT))
-        for at, word in enumerate(re.findall(r"\w+", text))
-    ]
+    pieces = re.split(f"[*{CUT}]", name)
+    literal = [re.compile(re.escape(part)) for part in pieces]
+    words: list[re.Pattern[str]] = []
+    for piece in pieces:
+        for at, word in enumerate(re.findall(r"\w+", piece)):
+            cut = not at and words  # it may begin within a word
+            words.append(re.compile(re.escape(word) if cut else rf"\b{re.escape(word)}"))
     for parts in (literal, words):
         found |= frozenset(text for text in every if parts and _in_order(text, parts))
         if found:
@@ -219,7 +220,7 @@ def _of_row(kernels: KernelCells, number: int, one: NamedRow) -> list[list[float
 
 
 def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[KernelPhase]:
-    """The typical step of each phase that has any of the kernels, with the launches of its mean step."""
+    """The typical step of each phase that has any of the kernels."""
     cells = [measured.layout.kernels[number] for number in numbers]
     values = measured.kernels.values.select("step", "side", "row", "count").filter(
         pl.col("step") >= 0, pl.col("side") < 2, pl.col("row").is_in(numbers)
@@ -227,7 +228,7 @@ def _phases(measured: Measured, judged: Judged, numbers: list[int]) -> list[Kern
     step, side, count = (values[name].to_numpy() for name in ("step", "side", "count"))
     found = []
     for phase in measured.phases:
-        weight = phase.steps.mean[step]
+        weight = phase.steps.typical[step]
         launches = np.bincount(side, weights=count * weight, minlength=2).astype(np.float64)
         of = phase.typical.grouped([cells])
         if of.baseline[0] or of.candidate[0] or launches.any():

@@ -288,10 +288,7 @@ def place_rows(
 
 
 def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTypical]]:
-    """Kernel row of the matching -> its typical step in each phase where it is more than a trifle.
-
-    Of launches, which are of the mean step, where the phase has enough steps to say anything.
-    """
+    """Kernel row of the matching -> its typical step in each phase where it is more than a trifle, or where its count surely differs."""
     levels: dict[tuple[str, int], tuple[Evidence, float]] = {
         (one.phase.steps.phase, cell): (one.of_row, one.q)
         for one in judged.rows
@@ -301,7 +298,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     found: dict[int, list[KernelTypical]] = defaultdict(list)
     for phase in measured.phases:
         of, name = phase.typical.estimate, phase.steps.phase
-        counts = measured.kernels.of_phase[name].tolist()
+        counts = measured.kernels.of_typical[name].tolist()
         for number, cell in enumerate(measured.layout.kernels):
             counted = phase.steps.judged and bool(measured.kernels.exact[name][number])
             if counted or max(of.baseline[cell], of.candidate[cell]) >= MATERIAL * phase.step_ns:

@@ -44,7 +44,7 @@ class KernelStratum(msgspec.Struct, frozen=True):
 
 
 class KernelTypical(msgspec.Struct, frozen=True):
-    """A kernel row in the typical step of a phase, ns of the accounting; its launches are those of the mean step."""
+    """A kernel row in the typical step of a phase, ns of the accounting, and its launches there."""
 
     phase: str
     baseline_ns: float
@@ -85,7 +85,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelPhase(msgspec.Struct, frozen=True):
-    """The kernels of an answer in the typical step of a phase, ns of the accounting; launches are those of the mean step."""
+    """The kernels of an answer in the typical step of a phase, ns of the accounting, and their launches there."""
 
     phase: str
     baseline_count: float

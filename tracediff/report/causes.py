@@ -95,7 +95,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("kernel_split", "kernel split", "kernel split",
                    next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
         CauseWords("kernel_added", "kernels added", "kernels added",
-                   next="find who launches it: tracediff compare --kernel '{name}' tells its range and the launching call"),
+                   next="find who launches it: this comparison with --kernel '{name}' names its thread and call, and its range where NVTX was recorded"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
                    next="check that its work is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",
@@ -108,7 +108,7 @@ def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
     place = at(finding.where.range or "") or "on this thread"
-    call = finding.where.os_call or finding.where.api or "the call"
+    call = finding.where.os_call or finding.where.api or "a synchronising function"
     if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern
@@ -291,6 +291,8 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
     elif cause == "memcpy" and finding.evidence.count_baseline == 0:
         pattern += "_new"
+    elif cause == "memcpy" and finding.evidence.count_candidate == 0:
+        pattern += "_removed"
     elif cause == "kernel_time" and sides[0] != sides[1]:
         return say("replaced_by", before=sides[0], after=sides[1])
     kernel = kernel or say("communication")
@@ -490,7 +492,8 @@ def run_name(name: str) -> str:
 
 def _numbers(finding: Finding) -> str:
     """How many there are per step, and of copies their bytes: `16 -> 8 per step`."""
-    counts = _counts(finding) | {"unit": _of_whole(finding, finding.facts.per)}
+    of = "typical" if finding.part == "typical" else "mean"
+    counts = _counts(finding) | {"unit": _of_whole(finding, finding.facts.per, of)}
     numbers = say("per_unit_same" if counts["before"] == counts["after"] else "per_unit", **counts)
     if sizes := finding.facts.copied_bytes:
         before, after = size(sizes.baseline), size(sizes.candidate)
@@ -498,10 +501,10 @@ def _numbers(finding: Finding) -> str:
     return numbers
 
 
-def _of_whole(finding: Finding, unit: str) -> str:
-    """The step that counts are of: where they differ from step to step, that they are a mean is said."""
+def _of_whole(finding: Finding, unit: str, of: str = "mean") -> str:
+    """The step that counts are of: where they differ from step to step, which one is said."""
     counts = (finding.evidence.count_baseline or 0.0, finding.evidence.count_candidate or 0.0)
-    return unit if all(f"{one:.2f}".endswith(".00") for one in counts) else f"mean {unit}"
+    return unit if all(f"{one:.2f}".endswith(".00") for one in counts) else f"{of} {unit}"
 
 
 def _idle(
