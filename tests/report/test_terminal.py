@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.report import sample
 from tests.report.golden import check
-from tracediff.model import Result
+from tracediff.model import Check, Result
 from tracediff.report import kernel_words, waterfall
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -93,6 +93,17 @@ def test_what_was_not_captured_is_said_with_the_flag() -> None:
     assert "TLLM_PROFILE_RECORD_GC=1" in text
 
 
+def test_steps_that_did_other_work_are_neither_good_nor_bad() -> None:
+    """Red where a step is slower; yellow where the sides launched other grids."""
+    whole = sample.full()
+    other = msgspec.structs.replace(
+        whole.comparability,
+        checks=[*whole.comparability.checks, Check("work", "warn", "5 %", "5 %", "other work")],
+    )
+    for result, colour in ((whole, 31), (msgspec.structs.replace(whole, comparability=other), 33)):
+        assert render(result, 200, colour=True).splitlines()[0].startswith(f"\x1b[1;{colour}m▲ Slower")
+
+
 def test_a_terminal_without_unicode() -> None:
     plain = sample.minimal()
     text = render(plain, encoding="ascii")
@@ -104,6 +115,16 @@ def test_more_findings_on_request() -> None:
     raw = io.StringIO()
     render_terminal(sample.full(), Console(file=raw, width=80), top=3)
     assert "2 more: in the HTML report" in raw.getvalue()
+
+
+def test_a_narrow_terminal_says_how_sure_kernels_are() -> None:
+    """The last columns fall away: what a kernel is matched by, and its part of the kernel time."""
+    narrow, wide = (
+        next(line for line in render(sample.full(), width).splitlines() if "count per step" in line)
+        for width in (80, 200)
+    )
+    assert narrow.split()[-1] == "Evidence"
+    assert wide.split()[-8:] == ["Evidence", "of", "kernel", "time", "Match,", "0", "to", "1"]
 
 
 def test_golden() -> None:

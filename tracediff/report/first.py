@@ -119,7 +119,7 @@ def advised(result: Result) -> str:
             size = max([found.delta_ns, *grown])
             if counted and found.next and size >= SURELY * result.observed.baseline_ns:
                 return found.next.rstrip(".")
-    if any(one.name == "work" and one.status != "ok" for one in result.comparability.checks):
+    if words.other_work(result):
         return say("next_work")
     runs = result.step.runs_advised
     if runs and (not _surely_faster(result) or _doubts(result)):
@@ -255,7 +255,7 @@ def why(result: Result) -> str:
     observed, facts = result.observed, result.verdict_facts
     if facts.basis == "checks":  # what differs may be the recording
         return ""
-    said, unsure = [], []
+    said, unsure, against = [], [], []
     prose = words.page_unit(result)
     parts = _alike(
         [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
@@ -277,6 +277,8 @@ def why(result: Result) -> str:
             cause = f"{cause} ({opposed})"
         if finding.level == "within_noise":
             unsure.append(f"{cause} ({change})")
+        elif pattern == "against":
+            against.append({"change": change, "cause": cause})
         else:
             said.append(say(pattern, change=change, cause=cause, rank=rank))
     if facts.load is not None:
@@ -288,6 +290,7 @@ def why(result: Result) -> str:
         said.append(say("unsure", parts=", ".join(unsure)))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
+    said += [say("against" if said else "beside", **one) for one in against]
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}." if said else ""
 

@@ -26,7 +26,7 @@ from tracediff.report.page import Page, render
 def render_html(result: Result) -> str:
     """Return the page."""
     result = neutral(result)
-    inputs, verdict = result.inputs, words.VERDICTS[result.verdict]
+    inputs, verdict = result.inputs, words.verdict(result)
     what, *others = first.lines(result)
     typical = words.sentence(words.typical(result)) + "."
     page = Page(

@@ -45,7 +45,8 @@ def sentence(result: Result, one: KernelAnswer) -> str:
         "size": prose.size(one.delta_ns), "change": units.change(one.delta_ns, one.baseline_ns), "level": words.LEVELS[one.level][0],
         "more": "more" if one.delta_ns > 0 else "less",
     }  # fmt: skip
-    return say("answer_within" if one.level == "within_noise" else "answer", **slots)
+    pattern = "answer_within" if one.level == "within_noise" else "answer"
+    return say(pattern if one.delta_ns else "answer_same", **slots)
 
 
 def _name(result: Result, one: KernelAnswer) -> str:

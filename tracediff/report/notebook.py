@@ -24,7 +24,7 @@ from tracediff.report.templates import html_environment
 def comparison_html(result: Result) -> str:
     """The first sentences, phases, waterfall and causes of a comparison."""
     result = neutral(result)
-    verdict = words.VERDICTS[result.verdict]
+    verdict = words.verdict(result)
     what, *others = first.lines(result)
     causes, small = words.listed(result)
     phases = replace(flattened(sections.phases_in_text(result), PAGE), look="plain")

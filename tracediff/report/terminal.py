@@ -58,7 +58,7 @@ def render_terminal(result: Result, console: Console, top: int = 5) -> None:
 
 
 def _verdict(result: Result, console: Console) -> None:
-    verdict = words.VERDICTS[result.verdict]
+    verdict = words.verdict(result)
     style = f"bold {TONES[verdict.tone]}"
     sign = f"{verdict.sign} " if has_unicode(console) else ""
     what, *others = first.lines(result)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tracediff.model import (
     Evidence,
@@ -133,6 +134,17 @@ def capture_with(report: Result | Show, kind: str) -> str:
 def calls_lost(report: Result | Show) -> bool:
     """Whether the profiler left out CUDA calls of a capture for a while."""
     return any(note.slug == CALLS_LOST for note in report.warnings)
+
+
+def other_work(result: Result) -> bool:
+    """Whether the sides did other amounts of work per step, or in all."""
+    return any(one.name == "work" and one.status != "ok" for one in result.comparability.checks)
+
+
+def verdict(result: Result, of: Verdict | None = None) -> VerdictWords:
+    """A verdict, that of the result unless given; of sides that did other work it is neither good nor bad."""
+    found = VERDICTS[of or result.verdict]
+    return replace(found, tone="unsure") if found.tone in ("good", "bad") and other_work(result) else found
 
 
 def process_left_out(result: Result) -> bool:
