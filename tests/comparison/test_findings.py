@@ -197,6 +197,34 @@ def test_what_a_kernel_takes_each_is_of_the_launches_of_that_step(tmp_path):
         assert (one.baseline_ns, one.candidate_ns) == pytest.approx((20_000, 30_000))
 
 
+def test_how_many_steps_launch_a_kernel_is_no_gain_of_few_runs(tmp_path):
+    """Half of the steps sample in a kernel of 40 us, on the other side a fifth: which requests came decides. A GEMM is another one, and slower."""
+
+    def program(gemm: str, us: int, every: int) -> TraceBuilder:
+        trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
+        for number in range(60):
+            begin = now
+            for name, length in ((gemm, us), *[("sampler", 40)] * (number % every == 0)):
+                corr += 1
+                trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
+                trace.kernel(corr, now + 1_000, now + 1_000 * (1 + length), name=name)
+                now += 1_000 * (1 + length)
+            trace.api(1, "cudaStreamSynchronize", now - 1_000, now)
+            trace.range(1, label(number, gen=4), begin, now)
+        return trace
+
+    for runs, level in ((1, "within_noise"), (4, "confirmed")):
+        result = compare(*(
+            Side(name, [Run(f"{name}{run}", [reduced(program(name, us, every), tmp_path)]) for run in range(runs)])
+            for name, us, every in (("gemm", 80, 2), ("other_gemm", 160, 5))
+        ))  # fmt: skip
+        found = {
+            name: one for one in result.findings for name in one.where.called[:1] if one.part == "typical"
+        }
+        assert found["sampler"].level == level
+        assert found["gemm"].level != "within_noise" and found["gemm"].delta_ns == pytest.approx(80_000)
+
+
 @pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])
 def test_launches_that_are_more_and_longer_are_called_by_what_adds_more(many: int, cause: str, tmp_path):
     """2 of 10 us are 8 of 30 us: 6 more at 20 us are 120 us, 20 us more of 5 are 100 us. Of 3 they are 20 and 50 us."""

@@ -45,7 +45,7 @@ class KernelCells(msgspec.Struct, frozen=True):
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns, step (row of `Frame.steps`, -1: none). counts, walls: (rows, 2) ops and their wall ns per step. hidden:
     (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase, of_typical: phase -> (rows, 2) ops per
     mean and per typical step of it. differs: phase -> whether the count of each row differs; exact: and that can
-    be no chance.
+    be no chance; open: whether it may differ by which steps were captured.
     """
 
     matching: Matching
@@ -58,6 +58,7 @@ class KernelCells(msgspec.Struct, frozen=True):
     of_typical: dict[str, Floats]
     differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
+    open: dict[str, npt.NDArray[np.bool_]]
     # name, grid, block -> registers, shared
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
     of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
@@ -140,8 +141,9 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         walls - shares,
         {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
         {one.phase: np.round(per_step("count", one.typical), 9) for one in frame.phases},
-        {phase: differs for phase, (differs, _) in facts.items()},
-        {phase: certain for phase, (_, certain) in facts.items()},
+        {phase: differs for phase, (differs, _, _) in facts.items()},
+        {phase: certain for phase, (_, certain, _) in facts.items()},
+        {phase: unknown for phase, (_, _, unknown) in facts.items()},
         {
             (found["name"], found["grid"] or "", found["block"] or ""): (
                 found["registers"],
@@ -186,27 +188,27 @@ def _by_memory(
 
 def _facts(
     frame: Frame, counted: pl.DataFrame, by_memory: pl.DataFrame, size: int
-) -> dict[str, tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
-    """Phase -> rows whose count differs, in all or of copies by their memory, and those of which that is certain.
+) -> dict[str, tuple[npt.NDArray[np.bool_], ...]]:
+    """Phase -> rows whose count differs, in all or of copies by their memory, those of which that is certain, and those of which it is open.
 
     `counted`: step, item (a row), count, bytes.
     """
     nothing = np.zeros(size, np.bool_)
     if len(frame.runs) < 2:
-        return {one.phase: (nothing, nothing) for one in frame.phases}
+        return {one.phase: (nothing,) * 3 for one in frame.phases}
     memory = by_memory.select("row", "memory").unique().sort("row", "memory").with_row_index("item", size)
     copies = by_memory.join(memory.cast({"item": pl.Int64}), on=["row", "memory"])
     own = copies.select("step", "item", pl.col("count").cast(pl.Float64), bytes=pl.lit(0))
     kind, rows = kinds_of(pl.concat([counted, own], how="vertical_relaxed"), "step", len(frame.steps))
 
-    def of_phase(phase: PhaseSteps) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def of_phase(phase: PhaseSteps) -> tuple[npt.NDArray[np.bool_], ...]:
         found = held(frame, phase, Counted([kind], rows), size + len(memory))
         if found is None:
-            return nothing, nothing
+            return (nothing,) * 3
         differs, certain = found.differs[:size], found.certain[:size]
         for of_rows, every in ((differs, found.differs), (certain, found.certain)):
             of_rows[memory["row"].to_numpy()[every[size:]]] = True
-        return differs, certain
+        return differs, certain, ~differs & ~found.apart[:size]
 
     return {one.phase: of_phase(one) for one in frame.phases}
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES, OWN, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
-from tracediff.stats.tests import ALPHA, MOSTLY, benjamini_hochberg
+from tracediff.stats.tests import ALPHA, MOSTLY, PERMUTE, benjamini_hochberg
 
 MATERIAL = 0.001  # of a phase's step: less is no finding
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
@@ -136,16 +137,16 @@ def judge(
         for place in places
     ]
     found = [(phase, part, part.grouped(groups)) for phase in measured.phases for part in phase.parts]
-    p = np.concatenate([_p(places, phase, of) for phase, _, of in found]) if found else np.empty(0)
+    p = np.concatenate([_p(measured, places, *one) for one in found]) if found else np.empty(0)
     q = benjamini_hochberg(p)
     rows = []
     first = 0
     for phase, part, of in found:
         sure = (phase.steps.phase, part.name) in moved
-        own = q[first : first + len(places)]
+        own, tested = (values[first : first + len(places)] for values in (q, p))
         if sure:  # which place most of the step's change is in, is one question, and not one a place
             step = float(part.estimate.delta[STEP])
-            own = np.where(of.delta * np.sign(step) > MOSTLY * abs(step), np.minimum(own, of.p), own)
+            own = np.where(of.delta * np.sign(step) > MOSTLY * abs(step), np.minimum(own, tested), own)
         levels = _levels(measured, places, phase, part, of, own)
         rows += [
             Judgement(
@@ -183,15 +184,38 @@ def joined(rows: Sequence[Judgement]) -> Judgement:
     )
 
 
-def _p(places: list[Place], phase: PhaseCells, of: Estimate) -> Floats:
+def _p(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate) -> Floats:
     """The p value of every place; nan where the phase has nothing of the place.
 
-    Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there.
+    Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there. Of few
+    runs, whose scatter is that of times, nothing is told by a change that is mostly of how many steps launch a kernel.
     """
     there = (of.baseline != 0) | (of.candidate != 0)
     if not phase.steps.steady:
         there &= np.array([place.kind not in ("kernels", "layers") for place in places], np.bool_)
-    return np.where(there, of.p, np.nan)
+    few = min(phase.runs) < PERMUTE
+    p = np.where(_by_steps(measured, places, phase, part, of), 1.0, of.p) if few else of.p
+    return np.where(there, p, np.nan)
+
+
+def _by_steps(
+    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate
+) -> npt.NDArray[np.bool_]:
+    """Places whose change is mostly that of numbers of launches which may differ by which steps were captured."""
+    kernels, cells, name = measured.kernels, measured.layout.kernels, phase.steps.phase
+    counts = kernels.of_typical[name] if part.name == "typical" else kernels.of_phase[name]
+    if part.name == "tail":
+        counts = counts - kernels.of_typical[name]
+    times = part.estimate.baseline[cells] + part.estimate.candidate[cells]
+    launches = counts.sum(axis=1)
+    each = np.divide(times, launches, out=np.zeros(len(cells)), where=launches != 0)
+    moved = np.where(kernels.open[name], (counts[:, 1] - counts[:, 0]) * each, 0.0)
+    found = np.zeros(len(places), np.bool_)
+    for at, place in enumerate(places):
+        if place.kind == "kernels":
+            sizes = moved[[cell - cells[0] for cell in place.cells]]
+            found[at] = sizes.sum() * np.sign(of.delta[at]) > MOSTLY * abs(of.delta[at])
+    return found
 
 
 def _levels(
