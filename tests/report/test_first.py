@@ -996,6 +996,22 @@ def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it
 # Causes and what stands beside them
 
 
+def test_communication_that_changed_with_other_kernels_is_no_communication_in_them() -> None:
+    """-212 us in 8 all-reduces, +39 us in attention between the same kernels; 8 is the number of neither together."""
+    reduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    parts = [
+        m.FindingPart(cause, m.Where(kernels=m.Kernels((name,))), us * US, us * US, us * US, "likely")
+        for cause, name, us in (("comm", reduce, -212.0), ("kernel_time", "flash_fwd_kernel", 39.0))
+    ]
+    counts = m.FindingEvidence("", [], count_baseline=8.0, count_candidate=8.0)
+    one = finding("comm", -173.0, where={"kernels": m.Kernels((reduce,))}, parts=parts)
+    one = msgspec.structs.replace(one, evidence=counts)
+    assert title(one) == f"{reduce} and 1 more kernel"
+    assert named(one) == "NCCL's all-reduce and 1 more kernel"
+    alone = msgspec.structs.replace(one, parts=[])
+    assert title(alone) == f"communication in {reduce}: 8 per step"
+
+
 def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
     facts = m.FindingFacts(match="name", baseline_mean_ns=4_060.0, candidate_mean_ns=33_830.0)
     one = finding("kernel_time", 186.0, where={"kernels": m.Kernels(("copy_kernel",))}, facts=facts)

@@ -263,9 +263,10 @@ def _kernels_titled(finding: Finding) -> str:
     times = f"{facts.baseline_mean_ns / 1e3:.2f} -> {facts.candidate_mean_ns / 1e3:.2f} us each"
     counts = _counts(finding)
     # of several kernels the times, and a count that stays, are the first one's
-    alone = not _several(finding) or finding.cause != "kernel_time"
+    alone = not _several(finding) or finding.cause not in ("kernel_time", "comm")
     said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced") and alone)
-    told = facts.match not in ("more", "fewer", "replaced") and (alone or counts["before"] != counts["after"])
+    of_all = finding.cause == "kernel_time" and counts["before"] != counts["after"]
+    told = facts.match not in ("more", "fewer", "replaced") and (alone or of_all)
     said += [_numbers(finding)] * told
     text = f"{text}: {', '.join(said)}" if said else text
     if facts.hidden_ns is None:
@@ -289,6 +290,8 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
         pattern += f"_{facts.match}"
     elif cause == "kernel_time" and (_several(finding) or len(sides) < 2):
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
+    elif cause == "comm" and any(part.cause != cause for part in finding.parts if not part.follows):
+        pattern += "_mixed"
     elif cause == "memcpy" and finding.evidence.count_baseline == 0:
         pattern += "_new"
     elif cause == "memcpy" and finding.evidence.count_candidate == 0:

@@ -330,6 +330,7 @@ PATTERNS: dict[str, str] = {
     "mix_sizes": "other batch sizes or GPU work",
     # Of kernels and copies: by cause, and where it says more by how they were matched.
     "name_comm": "communication in {kernel}",
+    "name_comm_mixed": "{kernel}",
     "collective": "{library}'s {what}",
     "name_memcpy": "exposed {kernel}",
     "name_memcpy_new": "a new {kernel}",

@@ -269,7 +269,7 @@ def emulated(profiled: bool, median: float) -> dict:
         (
             [served(11.0), served(11.2)],
             [served(10.0), served(10.2)],
-            "baseline itl_mean 10.100 ms without and 11.100 ms with the profiler: +1.000 ms, +9.9%",
+            "baseline itl_mean 10.100 ms without and 11.100 ms with the profiler: +1.000 ms, +9.9 %",
         ),
         (
             [emulated(True, 990.0), emulated(True, 1010.0)],

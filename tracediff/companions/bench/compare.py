@@ -329,7 +329,7 @@ def _cost_note(bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> 
             parts.append(
                 f"{side} {metric.removesuffix('_ms')} {cost.unprofiled_ns / 1e6:.3f} ms without and"
                 f" {cost.profiled_ns / 1e6:.3f} ms with the profiler: {cost.cost_ns / 1e6:+.3f} ms,"
-                f" {cost.share:+.1%}{interval}"
+                f" {100 * cost.share:+.1f} %{interval}"
             )
     return f"Cost of profiling: {'; '.join(parts)}." if parts else ""
 
