@@ -48,6 +48,18 @@ def test_a_value_holds_in_85_percent_of_the_steps(odd: int, fact: bool):
     assert found is not None and found.differs.tolist() == [fact]
 
 
+@pytest.mark.parametrize(("without", "seen", "fact"), [(9, 0, True), (10, 0, False), (9, 1, False)])
+def test_what_one_side_alone_has_in_85_percent_of_its_steps_is_a_fact_however_often(without, seen, fact):
+    """60 steps a side. The candidate's launch a kernel once, twice or three times in turn, but for so many; the baseline's in so many."""
+    frame = sides(20)
+    late = frame.steps["side"].to_numpy()
+    count = np.where(late == 1, 1 + np.arange(len(late)) % 3, 0)
+    count[np.flatnonzero(late == 1)[:without]] = 0
+    count[np.flatnonzero(late == 0)[:seen]] = 1
+    found = counted(frame, count)
+    assert found is not None and found.differs.tolist() == [fact]
+
+
 @pytest.mark.parametrize(
     ("steps", "fact", "certain"), [(3, None, None), (4, True, False), (9, True, False), (10, True, True)]
 )

@@ -1,4 +1,4 @@
-"""Which counts are facts: one value holds in nearly all steps of one side, another in nearly all of the other.
+"""Which counts are facts: one value holds in nearly all steps of one side, another in nearly all of the other, or any at all in those of one side alone.
 
 Load varies within a capture, the structure of a program does not. Steps of one workload by their labels (requests, tokens) and of one
 rank are looked at together, where both sides have enough of them: a count may differ between prompts and generation and be constant in
@@ -33,10 +33,10 @@ class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
     before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
-    among them. constant: the values hold in nearly all steps; differs: and are not the same; other_bytes:
-    as many, of other known sizes. means, any: (2, items) per step of all,
-    steps with any. steps: a side. spread: (2 sides, 2, items) of counts that vary, the least and the most there but for the steps that
-    may differ from a value that holds; apart: so much so that those of the sides do not meet.
+    among them. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
+    other_bytes: as many, of other known sizes. means, any: (2, items) per step of all, steps with any. steps: a side. spread: (2 sides, 2,
+    items) of counts that vary, the least and the most there but for the steps that may differ from a value that holds; apart: so much so
+    that those of the sides do not meet.
     """
 
     before: Floats
@@ -167,7 +167,10 @@ def _values(
         """Sums over the steps by workload, side and item."""
         return np.asarray(np.bincount(code, times * values, many * 2 * items).reshape(many, 2, items))
 
-    per = steps.sum(axis=0)[:, None]
+    per, any_of = steps.sum(axis=0)[:, None], of_workloads()
+    # what nearly all steps of one side have and none of the other, however often: how often may go with the load
+    always = (any_of >= HELD * steps[:, :, None]) & (any_of[:, ::-1] == 0)
+    alone = always.any(axis=1).all(axis=0) & (not once)
     changed = (value[:, 1] != value[:, 0]) | (
         (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
     )
@@ -183,9 +186,9 @@ def _values(
         value[shown, 1, each],
         (sums / steps[:, :, None])[shown, :, each].T,
         constant(share),
-        constant(share) & differs(value),
+        (constant(share) | alone) & differs(value),
         sums.sum(axis=0) / per,
-        of_workloads().sum(axis=0).astype(np.int64),
+        any_of.sum(axis=0).astype(np.int64),
         of_workloads(table["bytes"].to_numpy()).sum(axis=0) / per,
         constant(share)
         & constant(size_share)
