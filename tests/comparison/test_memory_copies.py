@@ -173,7 +173,10 @@ def test_a_little_pinned_memory_on_both_sides_hides_no_change_to_pageable(tmp_pa
         return Describe._memory(describe, 0, "step")
 
     assert memory({"pinned": 100}, {"pageable": 91, "pinned": 9}) == ["pinned", "pageable"]
-    assert memory({"pinned": 100}, {"pageable": 89, "pinned": 11}) == ["", ""]
+    assert memory({"pinned": 100}, {"pageable": 89, "pinned": 11}) == ["", "pageable"]
+    # 8 bytes of pinned memory are copied on both sides: none of it became pageable
+    assert memory({"pinned": 8}, {"pageable": 992, "pinned": 8}) == ["", "pageable"]
+    assert memory({"pageable": 992, "pinned": 8}, {"pinned": 8}) == ["pageable", ""]
     assert memory({"pinned": 100}, {"pinned": 60, "pageable": 40}) == ["pinned", "pinned"]
 
 

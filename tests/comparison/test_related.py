@@ -470,6 +470,8 @@ def test_kernels_replace_others_where_some_go_and_others_come():
     assert replacement(rows) == Kernels(("flash",), ("copy", "softmax"))
     assert replacement(rows[1:]) is None  # nothing went
     assert replacement([part("flash", -450.0, 7, 0), rows[1]]) is None  # 11 is no replacement of 450
+    often = [part("bf16", -11.0, 95, 0), part("fp32", 450.0, 0, 100)]
+    assert replacement(often) == Kernels(("bf16",), ("fp32",))  # as often is, however slow
     again = part("softmax", -10.0, 6, 0)  # in other types
     assert replacement([again, rows[1], rows[2]]) is None
     assert replacement([again, *rows]) == Kernels(("flash",), ("copy",))
@@ -650,9 +652,9 @@ def test_synchronisations_that_are_a_cause_are_in_no_other_ones_title() -> None:
     assert synchronising([there, counted], calls, waits)[0].facts.synchronised is None
 
 
-@pytest.mark.parametrize(("calls", "gathered"), [(26, False), (1, True)])
-def test_a_kernel_beside_more_waits_is_not_their_cause(calls: int, gathered: bool) -> None:
-    """A tensor is printed: one kernel, 26 synchronisations. What the host does there follows from these; of one beside one it may not."""
+@pytest.mark.parametrize(("calls", "gathered"), [(26, False), (1, False), (0, True)])
+def test_a_kernel_beside_as_many_waits_is_not_their_cause(calls: int, gathered: bool) -> None:
+    """A tensor is printed: one kernel, 26 synchronisations; its largest number is read: one and one. What the host does there follows from these."""
     new, wait, work = places([0, 0, 50], [6, 90, 500])
     there = Where(range="sample", thread="executor")
     rows = [

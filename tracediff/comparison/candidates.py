@@ -369,11 +369,12 @@ class Describe:
         """The kind of host memory of most bytes on each side, '' where it has none or does not tell, or where the other side has more than little of it."""
         kinds = [self._m.kernels.copied.get((phase, row, side), {}) for side in (0, 1)]
         most = [next(iter(one), "") for one in kinds]
-        mixed = any(
-            kind in other and other[kind] >= LITTLE * sum(other.values())
-            for kind, other in zip(most, kinds[::-1], strict=True)
-        )
-        return ["", ""] if mixed and most[0] != most[1] else most
+        if most[0] == most[1]:
+            return most
+        return [
+            "" if kind in other and other[kind] >= LITTLE * min(sum(other.values()), own[kind]) else kind
+            for kind, own, other in zip(most, kinds, kinds[::-1], strict=True)
+        ]
 
     def _of_names(self, row: int, estimated: Any, cell: int) -> dict[str, float]:
         """What each name of a row gains, as parts of its time on each side; empty where both sides are one name."""
@@ -515,14 +516,20 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
     return "kernel_time"
 
 
+def as_often(one: float, other: float) -> bool:
+    """Whether two kernels, each of one side alone, are launched about as often."""
+    return min(one, other) >= (1 - LITTLE) * max(one, other) > 0
+
+
 def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
-    """The kernels that went and those that came in their stead, the longest first; None where none did.
+    """The kernels that went and those that came in their stead, the longest first; None where none did, or in a little of their time and not as often.
 
     What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
     have each a partner, they take another time.
     """
     went: dict[tuple[str, ...], float] = {}
     came: dict[tuple[str, ...], float] = {}
+    launches = [0.0, 0.0]
     names = [(one, one.where.called, one.where.replaced_by) for one in parts]
     single = len({before for one, before, after in names if after or one.count_candidate == 0}) == 1
     for one, before, after in names:
@@ -532,10 +539,11 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
         elif not after and (one.count_candidate == 0 or one.count_baseline == 0):
             side = went if one.count_baseline else came
             side[before] = side.get(before, 0.0) + abs(one.delta_ns)
+            launches[side is came] += (one.count_baseline or 0.0) + (one.count_candidate or 0.0)
     again = went.keys() & came.keys()
     sides = [{name: ns for name, ns in side.items() if name not in again} for side in (went, came)]
     sizes = [sum(side.values()) for side in sides]
-    if not min(sizes) or min(sizes) < LITTLE * max(sizes):
+    if not min(sizes) or (min(sizes) < LITTLE * max(sizes) and not as_often(*launches)):
         return None
     longest = [sorted(side, key=side.__getitem__, reverse=True) for side in sides]
     return Kernels(*(tuple(name for row in side for name in row) for side in longest))

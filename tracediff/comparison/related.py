@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tracediff.comparison.candidates import Candidate, replacement
+from tracediff.comparison.candidates import Candidate, as_often, replacement
 from tracediff.comparison.cells import STEP, PartName
 from tracediff.comparison.places import (
     LEVELS,
@@ -291,7 +291,7 @@ def _swapped(one: Candidate, other: Candidate) -> bool:
         return False
     (gone, came), (went, new) = one.count or (0.0, 0.0), other.count or (0.0, 0.0)
     pairs = [(gone, new)] * (came == went == 0) + [(came, went)] * (gone == new == 0)
-    return any(min(pair) >= (1 - LITTLE) * max(pair) > 0 for pair in pairs)
+    return any(as_often(*pair) for pair in pairs)
 
 
 def _belongs(lone: Candidate, block: Candidate) -> bool:
@@ -367,7 +367,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
         calls = [other for other in structure if (other.kind, other.phase) == ("synchronisations", phase)]
         waits = any(one.cause == "host_sync" and one.moved and one.where.range == row.range for one in mine)
         # a kernel beside 26 such calls: what the host did there follows from these
-        if waits and any(_rises_more(other, row) for other in calls):
+        if waits and any(_rises_as_much(other, row) for other in calls):
             continue
         followers = [
             one
@@ -541,10 +541,10 @@ def _as_much_more(row: StructureRow, before: float, after: float) -> bool:
     return along and max(counts) * min(before, after) >= min(counts) * max(before, after)
 
 
-def _rises_more(one: StructureRow, other: StructureRow) -> bool:
-    """Whether a count grew or fell further than another one did, the same way."""
+def _rises_as_much(one: StructureRow, other: StructureRow) -> bool:
+    """Whether a count grew or fell as far as another one did, the same way."""
     change, least = one.candidate - one.baseline, other.candidate - other.baseline
-    return change * least > 0 and abs(change) > abs(least)
+    return change * least > 0 and abs(change) >= abs(least)
 
 
 def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:
