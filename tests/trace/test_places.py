@@ -47,6 +47,10 @@ def test_what_lies_outside_any_range():
     assert outside_text("a", "") == f"{OUTSIDE}, after a"
     assert outside_text("", "b") == f"{OUTSIDE}, before b"
     assert outside_text("", "") == OUTSIDE
+    sort = (
+        "cub::DeviceRadixSort"  # a part of some operator, after which the host does anything to the next one
+    )
+    assert outside_text(sort, sort) == OUTSIDE and outside_text("a", sort) == outside_text("a", "")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 # `aten::mm, op_id = 7, sizes = [[16, 16], ...`
 _OPERANDS = re.compile(r", (?:seq|op_id) = [0-9]+(?:, .*)?\Z", re.DOTALL)
 
+_ALGORITHM = re.compile(r"(?:cub|thrust)::")
 # All generations of a step label are one place.
 STEP_PLACE = "[Executor] _forward_step"
 OUTSIDE = "outside any range"
@@ -89,7 +90,8 @@ class Places:
 
 
 def outside_text(previous: str, following: str) -> str:
-    """How a place outside any range is called."""
+    """How a place outside any range is called; CUDA's own algorithms have ranges as well, between which a program may do anything."""
+    previous, following = ("" if _ALGORITHM.match(one) else one for one in (previous, following))
     if previous and following:
         return f"{OUTSIDE}, between {previous} and {following}"
     if previous or following:
