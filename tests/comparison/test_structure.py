@@ -349,6 +349,28 @@ def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
     assert "work" not in [found.name for found in compare(one, again).comparability.checks]
 
 
+def test_a_kernel_that_both_sides_happen_to_have_says_nothing_of_the_work(tmp_path):
+    """Two GEMMs of another type and one fill, in another grid: as much work in wider numbers."""
+    sides = [
+        side(tmp_path / name, 12, lambda _, acts=acts: acts)
+        for name, acts in (
+            ("half", [kernel("hgemm"), kernel("hgemm"), kernel("fill")]),
+            ("whole", [kernel("sgemm"), kernel("sgemm"), kernel("fill", grid=2)]),
+        )
+    ]
+    assert [row.kind for row in compare(*sides).structure][:1] == ["dtype"]
+
+
+def test_a_data_type_is_another_however_often_a_step_launches(tmp_path):
+    """1, 2 or 3 GEMMs per step in turn, in fp16 and in fp32: no count holds, but none is of the other type."""
+    sides = [
+        side(tmp_path / name, 12, lambda n, name=name: [kernel()] + [kernel(name)] * (1 + n % 3))
+        for name in ("hgemm_layer", "sgemm_layer")
+    ]
+    row = compare(*sides).structure[0]
+    assert (row.kind, row.baseline_values, row.candidate_values) == ("dtype", ["fp16"], ["fp32"])
+
+
 @pytest.mark.parametrize("cases", [GROUPS[0], GROUPS[1], GROUPS[3]], ids="; ".join)
 def test_swapped_sides_mirror(cases, tmp_path):
     before, after = group_of(cases, 0), group_of(cases, 1)

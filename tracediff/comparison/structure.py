@@ -108,17 +108,28 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
-def _rank(row: StructureRow) -> tuple[int, bool, float, str, str, str, str, str]:
+def _rank(row: StructureRow) -> tuple[int, bool, bool, float, str, str, str, str, str]:
     """Another attention or MoE kernel is another backend, which says as much as another data type.
 
-    As many kernels of another data type change them all.
+    As many kernels of another data type change them all. Copies that the host has a part in come before those within the device.
     """
     change = max(row.baseline, row.candidate) if row.kind in _MADE_OF else abs(row.candidate - row.baseline)
     backend = (
         row.kind == "kernel" and not (row.baseline and row.candidate) and category(row.name) in _BACKENDS
     )
     kind = "dtype" if backend else row.kind
-    return _ORDER.index(kind), row.varies, -change, row.range, row.name, row.thread, row.memory, row.group
+    inside = row.name in ("[memcpy DtoD]", "[memset]")
+    return (
+        _ORDER.index(kind),
+        row.varies,
+        inside,
+        -change,
+        row.range,
+        row.name,
+        row.thread,
+        row.memory,
+        row.group,
+    )
 
 
 # What is counted, of both sides.
@@ -441,16 +452,18 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
 
 
 def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Iterator[StructureRow]:
-    """Less than half of the launches of shared kernels have a shape of the other side."""
+    """Less than half of the launches of shared kernels have a shape of the other side, where these are most launches."""
     shapes: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(items):
         if item.kind == "grid":
             shapes[item.name].append(at)
     shared = [at for every in shapes.values() if held.means[:, every].sum(axis=1).all() for at in every]
     both = [at for at in shared if held.means[:, at].all()]
-    total = held.means[:, shared].sum(axis=1)
-    if not total.all():
-        return
+    total, every = (
+        held.means[:, rows].sum(axis=1) for rows in (shared, [at for one in shapes.values() for at in one])
+    )
+    if not (total.all() and (total >= MOSTLY * every).all()):
+        return  # kernels that both sides happen to have say nothing of the others
     parts = held.means[:, both].sum(axis=1) / total
     if parts.min() < MOSTLY:
         yield _row(
