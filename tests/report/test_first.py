@@ -337,7 +337,7 @@ def test_parts_of_one_name_are_told_apart_by_their_threads() -> None:
     ]
     other = finding("host_work", 12.0, rank=3, **SCHEDULE)
     assert headline(result("regressed", seen(1_000, 1_092, 8, *own, other), *own, other)).why == (
-        "+60.0 us of it: host code that no NVTX range covers on the executor thread; +20.0 us of it: host code that no NVTX range covers on the loader thread;"
+        "+60.0 us of it: host code outside any NVTX range on the executor thread; +20.0 us of it: host code outside any NVTX range on the loader thread;"
         " +12.0 us of it: host work in _schedule."
     )
 
@@ -1174,8 +1174,8 @@ def test_all_sentences_are_filled_in() -> None:
 @pytest.mark.parametrize(
     ("recorded", "title"),
     [
-        (["captured", "captured"], "host code that no NVTX range covers"),
-        (["captured", "not_captured"], "host code that no NVTX range covers"),
+        (["captured", "captured"], "host code outside any NVTX range"),
+        (["captured", "not_captured"], "host code outside any NVTX range"),
         (["not_captured", "not_captured"], "host work"),
     ],
 )

@@ -589,7 +589,7 @@ def place_name(place: str) -> str:
 
 
 def at(place: str) -> str:
-    """`in RANGE`; of what lies in none `between A and B`, `between two A`, of a thread without ranges that none covers it."""
+    """`in RANGE`; of what lies in none `between A and B`, `between two A`, of what no range is around that."""
     if not place or place == OUTSIDE:
         return say("in_no_range") if place else ""
     around = beside(place)

@@ -404,7 +404,7 @@ PATTERNS: dict[str, str] = {
     "thread_unnamed": "an unnamed thread",
     "thread_unknown": "a thread that was not recorded",
     "in_range": "in {range}",
-    "in_no_range": "that no NVTX range covers",
+    "in_no_range": "outside any NVTX range",
     "no_range": "no NVTX range",
     "between_two": "between two ranges {range}",
     "hidden_too": "{text}, {size} {more} hidden behind kernels",
