@@ -170,10 +170,10 @@ def test_a_thread_off_the_path_is_noted(name):
 
 
 def test_idle_time_that_moved_the_other_way_is_named_after_the_cause():
-    """A copy of 305 us before the launch: launch calls are hidden behind it, 105 us of the time."""
+    """A copy of 305 us, and 11 us of its launch and latency, before the launch: launch calls are hidden behind it, 105 us of the time."""
     result = result_of("h2d")
     first, other = result.observed.parts
-    assert 300_000 < first.delta_ns < 315_000 and -115_000 < other.delta_ns < -95_000
+    assert 300_000 < first.delta_ns < 320_000 and -115_000 < other.delta_ns < -95_000
     assert result.findings[other.finding - 1].cause == "launch_api"
 
 
