@@ -470,8 +470,11 @@ def test_kernels_replace_others_where_some_go_and_others_come():
     assert replacement(rows) == Kernels(("flash",), ("copy", "softmax"))
     assert replacement(rows[1:]) is None  # nothing went
     assert replacement([part("flash", -450.0, 7, 0), rows[1]]) is None  # 11 is no replacement of 450
-    often = [part("bf16", -11.0, 95, 0), part("fp32", 450.0, 0, 100)]
-    assert replacement(often) == Kernels(("bf16",), ("fp32",))  # as often is, however slow
+    often = [part("hgemm", -11.0, 75, 0), part("sgemm", 450.0, 0, 100)]
+    assert replacement(often) == Kernels(
+        ("hgemm",), ("sgemm",)
+    )  # nearly as often of one kind is, however slow
+    assert replacement([part("hgemm", -11.0, 74, 0), often[1]]) is None
     again = part("softmax", -10.0, 6, 0)  # in other types
     assert replacement([again, rows[1], rows[2]]) is None
     assert replacement([again, *rows]) == Kernels(("flash",), ("copy",))

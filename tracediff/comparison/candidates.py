@@ -517,12 +517,12 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
 
 
 def as_often(one: float, other: float) -> bool:
-    """Whether two kernels, each of one side alone, are launched about as often."""
-    return min(one, other) >= (1 - LITTLE) * max(one, other) > 0
+    """Whether two kernels, each of one side alone, are launched nearly as often."""
+    return min(one, other) >= NEARLY * max(one, other) > 0
 
 
 def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
-    """The kernels that went and those that came in their stead, the longest first; None where none did, or in a little of their time and not as often.
+    """The kernels that went and those that came in their stead, the longest first; None where none did, or in a little of their time, unless as often and of one kind.
 
     What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
     have each a partner, they take another time.
@@ -543,7 +543,9 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
     again = went.keys() & came.keys()
     sides = [{name: ns for name, ns in side.items() if name not in again} for side in (went, came)]
     sizes = [sum(side.values()) for side in sides]
-    if not min(sizes) or (min(sizes) < LITTLE * max(sizes) and not as_often(*launches)):
+    kinds = {category(name) for side in sides for row in side for name in row}
+    alike = len(kinds) == 1 and "other" not in kinds and as_often(*launches)
+    if not min(sizes) or (min(sizes) < LITTLE * max(sizes) and not alike):
         return None
     longest = [sorted(side, key=side.__getitem__, reverse=True) for side in sides]
     return Kernels(*(tuple(name for row in side for name in row) for side in longest))
