@@ -295,6 +295,8 @@ def test_parts_have_their_own_signs_and_one_unit() -> None:
             "regressed", seen(20_000, 20_000 + sign * 1_000, 80, more, less), more, less, insights=[hides]
         )
         assert headline(one).why.endswith(f"launch calls {said}."), headline(one).why
+        alone = result("inconclusive", seen(20_000, 20_000 + sign * 1_000, 80, less), less, insights=[hides])
+        assert not headline(alone).why.startswith("But") and said in headline(alone).why
 
 
 def test_new_synchronisations_are_advised_about_before_a_launch_that_they_expose() -> None:

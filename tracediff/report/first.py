@@ -266,7 +266,7 @@ def why(result: Result) -> str:
         within = 0 < one.share <= 1 or change == prose.delta(observed.delta_ns)
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
         if one.share < 0:
-            pattern = _against(result, finding)
+            pattern = "against"
         if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
             pattern = "beside_rank"
         elif finding.where.rank is not None and finding.facts.late_rank is None:
@@ -278,7 +278,7 @@ def why(result: Result) -> str:
         if finding.level == "within_noise":
             unsure.append(f"{cause} ({change})")
         elif pattern == "against":
-            against.append({"change": change, "cause": cause})
+            against.append({"change": change, "cause": _against(result, finding, cause)})
         else:
             said.append(say(pattern, change=change, cause=cause, rank=rank))
     if facts.load is not None:
@@ -295,13 +295,13 @@ def why(result: Result) -> str:
     return f"{text[:1].upper()}{text[1:]}." if said else ""
 
 
-def _against(result: Result, finding: Finding) -> str:
-    """Of host time that moved against the change whether the GPU hides it now, or no longer does: then the program's own is as it was."""
+def _against(result: Result, finding: Finding, cause: str) -> str:
+    """A cause that moved against the change; of host time whether the GPU hides it now, or no longer does: then the program's own is as it was."""
     for one in result.insights:
         exposed = one.candidate_exposed_ns - one.baseline_exposed_ns
         if one.kind == "hidden_host" and one.cause == finding.cause and exposed * finding.delta_ns > 0:
-            return "against_hidden" if exposed < 0 else "against_exposed"
-    return "against"
+            return say("hidden_now" if exposed < 0 else "exposed_now", cause=cause)
+    return cause
 
 
 def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart, Finding]]:
