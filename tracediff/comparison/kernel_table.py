@@ -208,7 +208,7 @@ def _facts(
         differs, certain = found.differs[:size], found.certain[:size]
         for of_rows, every in ((differs, found.differs), (certain, found.certain)):
             of_rows[memory["row"].to_numpy()[every[size:]]] = True
-        return differs, certain, ~differs & ~found.apart[:size]
+        return differs, certain, ~differs
 
     return {one.phase: of_phase(one) for one in frame.phases}
 

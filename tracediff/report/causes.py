@@ -291,7 +291,7 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
     elif cause == "kernel_time" and (_several(finding) or len(sides) < 2):
         pattern += "_slower" if finding.delta_ns > 0 else "_faster"
     elif cause == "comm" and any(part.cause != cause for part in finding.parts if not part.follows):
-        pattern += "_mixed"
+        return kernel or say("communication")
     elif cause == "memcpy" and finding.evidence.count_baseline == 0:
         pattern += "_new"
     elif cause == "memcpy" and finding.evidence.count_candidate == 0:
@@ -328,8 +328,7 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
             # its own count is not that of the range
             own = "" if facts.match in ("more", "fewer") else facts.match
             alone = replace(finding, facts=replace(facts, match=own))
-            kernel = _kernels_named(alone, kernel, kernel, [])
-            text = say("named_launched_kernel", launched=text, kernel=kernel)
+            text = f"{text}, {_kernels_named(alone, kernel, kernel, [])}"
         if calls is None:
             return text
         before, after = _count(calls.baseline), _count(calls.candidate)

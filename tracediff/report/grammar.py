@@ -59,7 +59,6 @@ PATTERNS: dict[str, str] = {
     "count_new_again": "{after} more launches of {name} per {per}",
     "count_gone_again": "{before} fewer launches of {name} per {per}",
     "count_grid": "kernel {name} in another grid",
-    "count_of_kind": "{kind} {name}",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",
     "count_channels": "{name} with other channels or another protocol of NCCL (grid {before} -> {after})",
@@ -330,7 +329,6 @@ PATTERNS: dict[str, str] = {
     "mix_sizes": "other batch sizes or GPU work",
     # Of kernels and copies: by cause, and where it says more by how they were matched.
     "name_comm": "communication in {kernel}",
-    "name_comm_mixed": "{kernel}",
     "collective": "{library}'s {what}",
     "name_memcpy": "exposed {kernel}",
     "name_memcpy_new": "a new {kernel}",
@@ -362,7 +360,6 @@ PATTERNS: dict[str, str] = {
     "rank_of_ranks": "{rank} of ranks {members}",
     "ranks_from": "{first} to {last}",
     "named_graphs": "CUDA graphs launch {before} -> {after} % of all kernels",
-    "named_launched_kernel": "{launched}, {kernel}",
     "named_launched_calls": "{launched}, and {api} {calls_before} -> {calls_after} times",
     "named_loading": "loading code and host work around it ({api} {before} -> {after} per {per})",
     "named_loading_each": "host work around loading code ({api} {before} -> {after} per {per}, itself {each})",

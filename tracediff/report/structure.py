@@ -228,7 +228,7 @@ def _own(name: str, alike: Collection[str] = ()) -> str:
     said = brief(short(name))
     own = shorten(short(name), NAME)
     if said in KINDS.values() and said != own:
-        return say("count_of_kind", kind=said, name=own)
+        return f"{said} {own}"
     return own if said in alike else said
 
 

@@ -90,7 +90,7 @@ class Places:
 
 
 def outside_text(previous: str, following: str) -> str:
-    """How a place outside any range is called; CUDA's own algorithms have ranges as well, between which a program may do anything."""
+    """How a place in no range is called; CUDA's own algorithms have ranges as well, between which a program may do anything."""
     previous, following = ("" if _ALGORITHM.match(one) else one for one in (previous, following))
     if previous and following:
         return f"{OUTSIDE}, between {previous} and {following}"
