@@ -247,4 +247,10 @@ def test_groups_of_some_of_four_ranks():
     (found,) = [one for one in result.findings if one.cause == "host_work" and one.where.rank == 3]
     assert found.where.range == "schedule"
     assert found.delta_ns == pytest.approx(800 * US, rel=0.05)  # planted
-    assert "host work in schedule on rank 3, and the others wait for it" in headline(result).text
+    # rank 1 was the last one before, rank 0 is now: for rank 3 the others wait less
+    waits = next(
+        (one.baseline_caused_wait_ns, one.candidate_caused_wait_ns) for one in result.ranks if one.rank == 3
+    )
+    assert waits == pytest.approx((1982 * US, 1786 * US), rel=0.001)
+    assert headline(result).why.endswith("host work in schedule on rank 3.")
+    assert found.note == "The mean over all ranks is +193 us."

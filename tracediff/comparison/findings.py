@@ -86,7 +86,7 @@ def find(
     causes = in_graphs(loading_code(found, structure, launch), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]
     findings = [_finding(one, measured) for one in causes[:ROWS]]
-    findings = with_system(explain_collectives(findings, ranks, groups), system)
+    findings = with_system(explain_collectives(_waited_for(findings, ranks), ranks, groups), system)
     sure = next((at for at, one in enumerate(findings) if one.level == "within_noise"), len(findings))
     findings[sure:sure] = mix_finding(measured, mix, strata)
     return [replace(one, rank=number) for number, one in enumerate(findings, 1)]
@@ -194,6 +194,17 @@ def _shares(strata: Strata) -> list[PhaseShare]:
 
 
 # Collectives: which rank the others wait for, and how much of a change is waiting, how much transfer.
+
+
+def _waited_for(findings: list[Finding], ranks: list[RankRow]) -> list[Finding]:
+    """Tell of findings of one rank alone whether others wait longer for it: another rank may still be the last."""
+    grown = _changes(ranks, "caused_wait_ns")
+
+    def more(one: Finding) -> bool:
+        waits = grown.get(one.where.rank, 0.0) if one.where.rank is not None else 0.0
+        return one.facts.delta_all_ranks_ns is not None and 0 < MOSTLY * one.delta_ns <= waits
+
+    return [replace(one, facts=replace(one.facts, waited_for=more(one))) for one in findings]
 
 
 def explain_collectives(

@@ -295,6 +295,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline_without_gc: bool = False  # the side shows no collection
     candidate_without_gc: bool = False
     delta_all_ranks_ns: float | None = None  # mean over all ranks, where one rank alone changed
+    waited_for: bool = False  # that rank is what others wait longer for, in sum by half of its change or more
     counted_calls: bool = False  # the counts are of synchronising calls
     late_rank: WaitFact | None = None  # the finding's rank comes last
     shares: list[PhaseShare] = []  # phases whose share of the steps changed

@@ -267,7 +267,7 @@ def why(result: Result) -> str:
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
         if one.share < 0:
             pattern = "against"
-        if finding.facts.delta_all_ranks_ns is not None and finding.delta_ns > 0:
+        if finding.facts.waited_for:
             pattern = "beside_rank"
         elif finding.where.rank is not None and finding.facts.late_rank is None:
             cause = say("on_rank", cause=cause, rank=rank)

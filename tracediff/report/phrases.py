@@ -102,7 +102,7 @@ def _note(finding: Finding, unit: str) -> str:
             shares = units.arrow(units.share(one) for one in (sent.baseline, sent.candidate))
             notes.append(say("late_sends", share=shares))
     elif facts.delta_all_ranks_ns is not None:
-        pattern = "waited_for" if finding.delta_ns > 0 else "mean_of_ranks"
+        pattern = "waited_for" if facts.waited_for else "mean_of_ranks"
         notes.append(say(pattern, rank=f"{where.rank}", size=units.spoken_delta(facts.delta_all_ranks_ns)))
     elif facts.baseline_without_gc or facts.candidate_without_gc:
         side = "baseline" if facts.baseline_without_gc else "candidate"
