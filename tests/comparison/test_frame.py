@@ -247,13 +247,14 @@ def test_sides_with_other_workloads_are_compared_at_the_same_one():
     assert means == pytest.approx([(10.5 + 80.5) / 2] * 2)
 
 
-def test_ranks_are_never_compared_with_one_another():
+def test_ranks_are_compared_with_one_another_where_a_side_has_more_of_them():
     one = [step(10 * (1 + rank), rank=rank, device=rank) for _ in range(6) for rank in (0, 1)]
     (phase,) = (frame := framed([one], [one])).phases
     assert phase.workload == "none" and len(np.unique(phase.klass)) == 2
-    # of ranks that one side alone has, nothing is compared
+    # 10 and 20 on the two ranks, and 10 on the only one: all are of one class
     (phase,) = (frame := framed([one], [[row for row in one if row["rank"] == 0]])).phases
-    assert ns_of(frame, phase.rest) == [[10] * 6] * 2
+    assert len(np.unique(phase.klass)) == 1
+    assert ns_of(frame, phase.rest) == [[10, 10, 10, 10, 10, 10, 20, 20, 20, 20, 20, 20], [10] * 6]
 
 
 def test_token_counts_that_one_side_does_not_tell_separate_nothing():

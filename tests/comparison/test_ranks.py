@@ -14,7 +14,7 @@ US = 1000
 STEPS = 6
 
 
-def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400) -> TraceBuilder:
+def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400, first_gpu: int = 0) -> TraceBuilder:
     """Steps of 1000 us on every rank; rank 1 comes late to the collective; process 900 detokenises.
 
     us of a step    0        100    150           250+late  300+late
@@ -25,7 +25,7 @@ def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400) -> Tra
     """
     trace = TraceBuilder()
     for rank in range(count):
-        pid, late = 100 + rank, (late_us if rank == 1 else 0) * US
+        pid, gpu, late = 100 + rank, first_gpu + rank, (late_us if rank == 1 else 0) * US
         trace.process(pid).thread(pid, 10 * pid)
         for number in range(STEPS + 1):
             begin = 1000 * US * number
@@ -33,10 +33,10 @@ def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400) -> Tra
             for part in (0, 1):
                 at = begin + (10 + 5 * part) * US
                 trace.api(10 * pid, "cudaLaunchKernel", at, at + 5 * US, corr=2 * number + part)
-            trace.kernel(2 * number, begin + 100 * US, begin + 200 * US + late, name="gemm", device=rank)
+            trace.kernel(2 * number, begin + 100 * US, begin + 200 * US + late, name="gemm", device=gpu)
             end = begin + (300 + late_us) * US
             trace.kernel(
-                2 * number + 1, begin + 200 * US + late, end, name="ncclDevKernel_AllReduce_Sum", device=rank
+                2 * number + 1, begin + 200 * US + late, end, name="ncclDevKernel_AllReduce_Sum", device=gpu
             )
     trace.process(900).thread(900, 9001)
     for number in range(STEPS + 1):
@@ -64,6 +64,32 @@ def test_every_rank_has_its_periods(tmp_path):
         "launch_latency": 85 * US,
     }
     assert spent(reduction, STEPS)["comm"] == 100 * US and spent(reduction, STEPS)["compute"] == 130 * US
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_runs_on_other_gpus_are_compared_as_on_the_same(count, tmp_path):
+    there = compare(side(tmp_path, "a", count=count), side(tmp_path, "b", count=count, first_gpu=4))
+    (tmp_path / "same").mkdir()
+    here = compare(side(tmp_path / "same", "a", count=count), side(tmp_path / "same", "b", count=count))
+    assert [(row.rank, row.baseline_ns, row.candidate_ns) for row in there.ranks] == [
+        (rank, 1000 * US, 1000 * US) for rank in range(count)
+    ]
+    assert (there.accounting, there.structure) == (here.accounting, here.structure)
+    assert [(row.role, row.score) for row in there.threads] == [(row.role, row.score) for row in here.threads]
+
+
+def test_a_program_on_more_ranks_is_compared_by_their_means(tmp_path):
+    """Rank 0 computes 100 us of a step and rank 1 130: 115 in the mean, beside 100 on one rank; nothing is of rank 1 alone."""
+    result = compare(side(tmp_path, "a", count=1), side(tmp_path, "b", count=2))
+    assert result.verdict != "not_comparable"
+    assert result.accounting.baseline["compute"] == pytest.approx(100 * US)
+    assert result.accounting.candidate["compute"] == pytest.approx(115 * US)
+    assert (result.step.steps.baseline, result.step.steps.candidate) == (STEPS, 2 * STEPS)
+    assert all(one.where.rank is None for one in result.findings)
+    assert [(row.baseline, row.candidate) for row in result.structure if row.kind == "ranks"] == [(1, 2)]
+    assert [row.baseline_ns is None for row in result.ranks] == [False, True]
+    (check,) = [one for one in result.comparability.checks if one.name == "ranks"]
+    assert (check.status, check.baseline, check.candidate) == ("warn", "1", "2")
 
 
 def test_waiting_in_collectives_is_told_from_moving_data(tmp_path):

@@ -12,7 +12,7 @@ COLUMNS = ("side", "run", "part", "period", "rank", "device", "ns", "start_ns", 
 def table(*rows: tuple) -> pl.DataFrame:
     return pl.DataFrame(
         rows, schema=[(name, pl.String if name == "row" else pl.Int64) for name in COLUMNS], orient="row"
-    )
+    ).with_columns(gpu="device")
 
 
 def simple(side: int, steps: list[tuple[str, int]], *, run: int = 0, first: int = 0) -> list[tuple]:

@@ -144,7 +144,7 @@ class Describe:
         self._awaited = peers.join(phases, on=["side", "run", "part", "stratum"])
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
-        self._ranks = measured.frame.steps["rank"].n_unique()
+        self._ranks = measured.frame.steps["counterpart"].n_unique()
         of_phase = measured.frame.steps["phase"].gather(layout.idle_rows["step"])
         idle = layout.idle_rows.with_columns(phase=of_phase)
         self._none = idle.clear()
@@ -398,7 +398,7 @@ class Describe:
         if candidate.level == "within_noise" or candidate.facts.rare or candidate.judged.part == "tail":
             return candidate
         phase, delta = candidate.judged.phase.steps, candidate.judged.delta
-        ranks = sorted(self._m.frame.steps["rank"].unique().to_list())
+        ranks = sorted(self._m.frame.steps["counterpart"].unique().to_list())
         sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in ranks}
         moved = sum(abs(one.delta) for one in sizes.values())
         number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))

@@ -208,14 +208,14 @@ def _ranks(sides: Sides) -> Check:
     if both[0] != both[1]:
         # the only hint that repeats in a folder of folders were taken for ranks
         hints = [note.message for side in sides for note in side.notes if note.slug == "taken-as-ranks"]
-        said = "ranks_taken" if hints else "ranks"
-        return _check("ranks", both, said, "fail", hints=". ".join(hints))
+        if hints:
+            return _check("ranks", both, "ranks_taken", "fail", hints=". ".join(hints))
+        return _check("ranks", both, "ranks")
     # what traces of torch.profiler say of themselves: `3 of 8`
     named = [{value for part in side.parts for value in part.meta.get("RANK", ())} for side in sides]
     if all(named) and named[0] != named[1]:
-        sizes = [{value.partition(" of ")[2] for value in each} for each in named]
         values = [" | ".join(f"rank {value}" for value in sorted(each)) for each in named]
-        return _check("ranks", values, "ranks" if sizes[0] != sizes[1] else "other_ranks", "fail")
+        return _check("ranks", values, "other_ranks", "fail")
     measured = [{run.by_rank(lambda part: part.measured.ranks) for run in side.runs} for side in sides]
     return _check("ranks", both, "ranks_left_out" if measured[0] != measured[1] else "")
 

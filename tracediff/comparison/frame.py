@@ -106,7 +106,8 @@ class Sums(msgspec.Struct, frozen=True):
 class Frame(msgspec.Struct, dict=True):
     """All whole steps in a fixed order, and the phases that are compared.
 
-    steps: side, run, part, period, rank, phase and the columns of the table of steps. runs: of the baseline, the candidate and,
+    steps: side, run, part, period, rank, phase and the columns of the table of steps; counterpart: the rank that a step is held against, 0
+    of all steps where a side has more ranks. runs: of the baseline, the candidate and,
     where given, the A/A repeats.
     """
 
@@ -320,7 +321,8 @@ def build_frame(
     steps, notes = _common_labels(steps)
     # each window of a run has a clock of its own
     steps = steps.sort("side", "run", "rank", "device", "part", "start_ns").with_columns(
-        again=~pl.col("op_key").is_first_distinct().over("side", "run", "rank", "device")
+        again=~pl.col("op_key").is_first_distinct().over("side", "run", "rank", "device"),
+        counterpart=pl.when(_as_many_ranks(steps)).then("rank").otherwise(0),
     )
     frame = Frame(steps, runs, [], notes, paired, left_out, rounds)
     used = np.ones(len(steps), np.bool_)
@@ -366,6 +368,12 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     if known["known"].all() or not known["known"].any():
         return steps, []
     return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
+
+
+def _as_many_ranks(steps: pl.DataFrame) -> bool:
+    """Whether the ranks of both sides have the same numbers, but for lost ones: else none is the counterpart of another."""
+    highest = steps.filter(pl.col("side") < 2).group_by("side").agg(pl.col("rank").max())
+    return highest["rank"].n_unique() == 1
 
 
 def _starts(frame: Frame, mine: Bools) -> Bools:
@@ -498,7 +506,7 @@ def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:
 
 
 def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
-    """Ways to say which steps of a phase are alike, each with its classes; ranks are apart in all of them."""
+    """Ways to say which steps of a phase are alike, each with its classes; ranks that both sides have are apart in all of them."""
     options: dict[str, list[str | pl.Expr]] = {
         "ops": ["op_key"],
         "requests": [
@@ -511,7 +519,8 @@ def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
         "none": [],
     }
     own = steps.filter(pl.Series(mine)).select(
-        (pl.struct("rank", *columns).rank("dense") - 1).alias(name) for name, columns in options.items()
+        (pl.struct("counterpart", *columns).rank("dense") - 1).alias(name)
+        for name, columns in options.items()
     )
     found = {name: np.zeros(len(steps), np.int64) for name in options}
     for name, klass in found.items():

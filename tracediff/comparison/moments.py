@@ -87,7 +87,7 @@ class _Finder:
         self._m, self._writer = measured, writer
         steps = measured.steps
         self._steps = steps
-        self._side, self._rank, self._ns = (steps[name].to_numpy() for name in ("side", "rank", "ns"))
+        self._side, self._rank, self._ns = (steps[name].to_numpy() for name in ("side", "counterpart", "ns"))
         self._phases = {one.steps.phase: one for one in measured.phases}
         self._workload = np.full(len(steps), -1, np.int64)
         place = measured.frame.index.rows(workloads)

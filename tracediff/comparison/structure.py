@@ -41,7 +41,7 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
+    "ranks", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
@@ -103,8 +103,8 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, counted, len(items))
         if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
-            peaks = () if rows else _peaks(sides, frame, phase.phase, facts)
-            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts, counted), *peaks], key=_rank)
+            once = () if rows else _of_runs(sides, frame, phase.phase, facts)
+            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts, counted), *once], key=_rank)
     return rows
 
 
@@ -491,8 +491,18 @@ def _share(
         yield _row(frame, phase, held, kind, {**counts, **some, "certain": certain})
 
 
-def _peaks(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Iterator[StructureRow]:
-    """Peaks of memory, of all steps: the most of any run, where the runs of the sides lie apart."""
+def _of_runs(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Iterator[StructureRow]:
+    """Ranks, where all runs of a side have as many; and peaks of memory, of all steps: the most of any run, where the runs of the sides lie apart."""
+    certain = min(held.steps) >= CERTAIN
+    steps: dict[str, object] = {
+        "baseline_any": held.steps[0],
+        "candidate_any": held.steps[1],
+        "certain": certain,
+    }
+    ranks = [{run.program_ranks for run in side.runs} for side in sides[:2]]
+    if ranks[0] != ranks[1] and max(map(len, ranks)) == 1:
+        one, other = (float(number.pop()) for number in ranks)
+        yield _row(frame, phase, held, "ranks", {"baseline": one, "candidate": other, **steps})
     if not all(side.captured("gpu_memory") for side in sides[:2]):
         return
     for kind in _PEAKS_OF:
@@ -503,8 +513,7 @@ def _peaks(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Itera
         if max(low) < min(high) and max(high) - max(low) >= SURELY * max(high):
             yield _row(
                 frame, phase, held, "memory",
-                {"name": kind, "baseline": float(max(before)), "candidate": float(max(after)), "certain": min(held.steps) >= CERTAIN,
-                 "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
+                {"name": kind, "baseline": float(max(before)), "candidate": float(max(after)), **steps},
             )  # fmt: skip
 
 

@@ -31,13 +31,13 @@ _Unit = tuple[int, int, int]  # part, rank, which device of the rank
 
 
 class PairedStep(msgspec.Struct, frozen=True):
-    """One period of one device. `unit`: which device of its rank, from 0; `offset`: ns from the pair's start."""
+    """One period of one device: which of its rank's, from 0. `offset`: ns from the pair's start."""
 
     part: int
     period: int
     rank: int
-    unit: int
     device: int
+    gpu: int  # as nsys numbers it
     row: str  # of the strata
     ns: int
     offset: int
@@ -59,8 +59,8 @@ class Pair(msgspec.Struct, frozen=True):
         return self.at + max(one.offset + one.ns for side in self.steps for one in side)
 
     def deltas(self) -> dict[tuple[int, int], int]:
-        """(rank, unit) -> candidate - baseline, ns, for those with a step of the same workload on both sides."""
-        baseline, candidate = ({(one.rank, one.unit): one for one in side} for side in self.steps)
+        """(rank, device) -> candidate - baseline, ns, for those with a step of the same workload on both sides."""
+        baseline, candidate = ({(one.rank, one.device): one for one in side} for side in self.steps)
         return {
             key: candidate[key].ns - one.ns
             for key, one in baseline.items()
@@ -100,12 +100,11 @@ class _Run:
 
     def __init__(self, steps: pl.DataFrame) -> None:
         numbered = steps.with_columns(
-            unit=pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1,
             window=pl.col("part").rank("dense").over("rank").cast(pl.Int64) - 1,
         )
         self._of_unit: dict[_Unit, list[Row]] = {}  # steps in order of time
-        for row in numbered.sort("part", "rank", "unit", "start_ns").iter_rows(named=True):
-            self._of_unit.setdefault((row["part"], row["rank"], row["unit"]), []).append(row)
+        for row in numbered.sort("part", "rank", "device", "start_ns").iter_rows(named=True):
+            self._of_unit.setdefault((row["part"], row["rank"], row["device"]), []).append(row)
         self._leads: dict[
             int, dict[int, _Unit]
         ] = {}  # window -> its parts in order -> the first device of each
@@ -168,16 +167,16 @@ def _nearest(rows: Sequence[Row], lead: Row) -> Row | None:
 
 
 def _shown(row: Row, offset: int) -> PairedStep:
-    names = ("part", "period", "rank", "unit", "device", "row", "ns")
+    names = ("part", "period", "rank", "device", "gpu", "row", "ns")
     return PairedStep(**{name: row[name] for name in names}, offset=offset)
 
 
 def on_axis(pairs: Sequence[Pair], origin: int = 0) -> list[Pair]:
     """Lay the pairs out one after another, as close as they go without two steps of one device overlapping."""
     placed: list[Pair] = []
-    free: dict[tuple[int, int, int], int] = {}  # side, rank, unit -> where its last step ended
+    free: dict[tuple[int, int, int], int] = {}  # side, rank, device -> where its last step ended
     for pair in pairs:
-        shown = [((side, one.rank, one.unit), one) for side in (0, 1) for one in pair.steps[side]]
+        shown = [((side, one.rank, one.device), one) for side in (0, 1) for one in pair.steps[side]]
         at = max(free.get(key, origin) - one.offset for key, one in shown)
         placed.append(replace(pair, at=at))
         free |= {key: at + one.offset + one.ns for key, one in shown}

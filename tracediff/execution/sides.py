@@ -25,6 +25,9 @@ from tracediff.model.causes import BUSY
 from tracediff.trace.threads import OUTSIDE
 from tracediff.trace.workloads import SHAPE
 
+# A run is on whatever GPU was free: devices are held against each other by their place in a rank, not by their numbers.
+NTH_DEVICE = pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1
+
 # Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
 # different rules, their steps hold different work, no steps can be found in some, or one side has no GPU kernels.
 Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"]
@@ -45,6 +48,9 @@ class Run(msgspec.Struct, frozen=True):
     @property
     def program_ranks(self) -> int:
         """How many ranks the program had, as far as that is known: an export that was not read holds as many as the others."""
+        said = {value.partition(" of ")[2] for part in self.parts for value in part.meta.get("RANK", ())}
+        if len(said) == 1 and (size := said.pop()).isdecimal():  # torch.profiler says so
+            return int(size)
         most = max(part.measured.all_ranks for part in self.parts)
         return self.by_rank(lambda part: part.measured.all_ranks) + self.unread * most
 
@@ -153,7 +159,7 @@ def side_input(side: Side) -> SideInput:
 def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     """Every whole step.
 
-    side, run, part, period, rank (over the run's exports), device, SHAPE, ns, start_ns, number, stratum (of its part), op_key, copies,
+    side, run, part, period, rank (over the run's exports), device (which of its rank's, from 0), gpu (its number), SHAPE, ns, start_ns, number, stratum (of its part), op_key, copies,
     start_up, and ns by busy category.
     """
     kept = ("number", "stratum", "op_key", "copies", "start_up", *BUSY)
@@ -161,7 +167,9 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     frames = []
     for (*place, part), first_rank in zip(parts_of(sides), firsts, strict=True):
         rank, length = pl.col("rank") + first_rank, (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
-        steps = part.periods.select("period", rank, "device", *SHAPE, length, "start_ns", *kept)
+        steps = part.periods.select(
+            "period", rank, NTH_DEVICE, pl.col("device").alias("gpu"), *SHAPE, length, "start_ns", *kept
+        )
         frames.append(tagged(steps, *place))
     return pl.concat(frames)
 

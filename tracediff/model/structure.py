@@ -27,6 +27,7 @@ StructureKind = Literal[
     "grid",
     "ranges",
     "streams",
+    "ranks",
     "calls",
 ]
 
@@ -64,6 +65,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
                           other in `baseline_values` and `candidate_values`
     ranges                NVTX ranges `name` entered
     streams               streams with work
+    ranks                 ranks of the program
     calls                 calls of `name`, any other CUDA function
 
     per: step, or capture where each capture is one step, or round of the work that both repeat. certain: ten steps a side or more hold it. thread: the only role that does it, ''

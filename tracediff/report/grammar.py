@@ -225,7 +225,7 @@ PATTERNS: dict[str, str] = {
     "check_calls_on_the_host": "recording CUDA calls slows the host of one side down (nsys -t cuda)",
     "check_two_rules": "two rules cut the captures into steps, which hold the same work",
     "check_step_labels": "the captures are not cut into steps by one rule, and their steps do not hold the same work: --step-regex names a range that all have",
-    "check_ranks": "rank counts differ: steps do different work",
+    "check_ranks": "other numbers of ranks: figures are means over the ranks of each side",
     "check_ranks_taken": "rank counts differ: steps do different work. {hints}",
     "check_other_ranks": "other ranks of the program: compare each rank with itself, or all of them",
     "check_ranks_left_out": "not the same number of ranks is measured: some are left out of a side only",

@@ -234,11 +234,11 @@ def _tracks(shown: PairedRuns, side: int, flows: Iterator[int]) -> dict[_Group, 
         for one in pair.steps[side]:
             at = _ORIGIN + pair.at + one.offset
             text, step = texts[one.part], run.steps[one.part, one.period]
-            track(one.rank, one.unit, "steps", -1, "steps").slices.append(
+            track(one.rank, one.device, "steps", -1, "steps").slices.append(
                 _step_slice(shown, pair, one, side, at)
             )
             for lane in step.lanes:
-                unit = one.unit if lane.kind in _OF_DEVICE else -1
+                unit = one.device if lane.kind in _OF_DEVICE else -1
                 own = track(one.rank, unit, lane.kind, lane.source, text.track(lane))
                 for event in text.slices(lane, at, shown.with_gil):
                     for end, launch in enumerate((event.leaves, event.lands)):
@@ -360,7 +360,7 @@ def _step_slice(shown: PairedRuns, pair: Pair, one: PairedStep, side: int, at: i
     part, step = run.parts[one.part], run.steps[one.part, one.period]
     period = part.periods.row(one.period, named=True)
     facts: list[tuple[str, str | int | None]] = [
-        ("pair", pair.number), ("step_ns", one.ns), ("delta_ns", pair.deltas().get((one.rank, one.unit))),
+        ("pair", pair.number), ("step_ns", one.ns), ("delta_ns", pair.deltas().get((one.rank, one.device))),
         ("phase", period["phase"]), ("number", period["number"]), ("workload", workload_name(shown.strata[one.row])),
         ("ctx_reqs", period["ctx_reqs"]), ("ctx_tokens", period["ctx_tokens"]), ("gen_reqs", period["gen_reqs"]),
         ("launching_thread", step.thread or None), ("capture", part.name), ("capture_start_ns", int(period["start_ns"])),
@@ -388,9 +388,9 @@ def _write_side(
     run = shown.sides[side]
     name = f"{SIDES[side]}: {run.label}" + ("" if run.name.startswith(run.label) else f", run {run.name}")
     process = writer.track(name, place=side, process=side + 1, about=RULE)
-    devices = {(one.rank, one.unit): one.device for pair in shown.pairs for one in pair.steps[side]}
+    gpus = {(one.rank, one.device): one.gpu for pair in shown.pairs for one in pair.steps[side]}
     for place, (rank, unit) in enumerate(sorted(tracks, key=lambda one: (one[0], one[1] < 0, one[1]))):
-        title = f"rank {rank}, GPU {devices[rank, unit]}" if unit >= 0 else f"rank {rank}, host"
+        title = f"rank {rank}, GPU {gpus[rank, unit]}" if unit >= 0 else f"rank {rank}, host"
         group = writer.track(title, process, place=place)
         kinds = _OF_DEVICE if unit >= 0 else _OF_HOST
         # streams by number; threads as in a step, the launching one first

@@ -235,6 +235,7 @@ def _own(name: str, alike: Collection[str] = ()) -> str:
 _PLAIN = {
     "collections": "garbage collections",
     "streams": "streams",
+    "ranks": "ranks",
     "graph_launches": "graph launches",
     "synchronisations": "synchronisations",
 }

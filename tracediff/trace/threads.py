@@ -227,7 +227,9 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
     for tid, labels in zip(tids.tolist(), np.split(rows["label"], first[1:]), strict=False):
         seen[tid] = {places.name(place) for place in distinct(places.ids(labels))}
     executors = {int(row[0]) for row in db.execute("SELECT DISTINCT tid FROM step").fetchall()}
-    workers = {tid >> 24 & 0xFFFFFF for tid in launchers}
+    devices: dict[int, set[int]] = {}  # of each process
+    for tid, mine in launchers.items():
+        devices.setdefault(tid >> 24 & 0xFFFFFF, set()).update(mine)
     threads = {}
     for tid, pid, name in db.execute("SELECT tid, pid, name FROM thread ORDER BY tid").fetchall():
         texts = seen.get(int(tid), set())
@@ -236,10 +238,12 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
         else:
             role = _by_rule(texts)
             if not role and int(tid) in launchers:
-                role = "launcher of device " + "+".join(str(device) for device in launchers[int(tid)])
+                # by their places in the process: another run may be on another GPU
+                own = sorted(devices[int(tid) >> 24 & 0xFFFFFF])
+                role = "launcher of device " + "+".join(f"{own.index(one)}" for one in launchers[int(tid)])
             role = role or _by_name(texts, str(name))
         threads[int(tid)] = Thread(
-            int(tid), int(pid), role, "worker" if pid in workers else "host", frozenset(texts)
+            int(tid), int(pid), role, "worker" if pid in devices else "host", frozenset(texts)
         )
     return threads
 
