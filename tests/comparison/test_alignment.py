@@ -162,7 +162,7 @@ def test_idle_time_is_of_the_mean_and_of_typical_steps():
         (0, 0, 100, 1, *words), (0, 1, 300, 2, *words), (1, 0, 500, 1, *words), (1, 0, 40, 4, "gc", "executor", "", "", "", False),
     )  # fmt: skip
     names = "steps", "cause", "baseline_pieces", "baseline_ns", "candidate_pieces", "candidate_ns", "delta_ns"
-    assert [only(row, *names) for row in rows("aligned_idle", idle_part=idle, typical_weight=STEPS)] == [
+    assert [only(row, *names) for row in rows("aligned_idle", idle_part=idle, step_weight=STEPS)] == [
         ("", "host_work", 1.5, 200.0, 1.0, 500.0, 300.0),
         ("", "gc", 0.0, 0.0, 4.0, 40.0, 40.0),
         ("decode", "host_work", 2.0, 300.0, 1.0, 500.0, 200.0),

@@ -309,7 +309,7 @@ class Describe:
     ) -> tuple[str, Where, FindingFacts, tuple[float, float], FindingPart]:
         kernels, phase = self._m.kernels, one.phase.steps.phase
         match = kernels.rows[row]
-        counts = (kernels.of_typical if one.part == "typical" else kernels.of_phase)[phase][row]
+        counts = kernels.launches(phase, typical=one.part == "typical")[row]
         before, after = counts.tolist()
         means = [
             float(kernels.walls[row, side]) / count if (count := float(kernels.counts[row, side])) else 0.0

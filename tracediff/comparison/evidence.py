@@ -59,7 +59,7 @@ def _all(tests: Sequence[str], column: str, values: Sequence[str]) -> str:
 def of_both(idle: Sequence[Idle], names: Sequence[str], steps: str) -> str:
     """What both sides have of some idle time and of some kernels: a question to each view, each row in it once.
 
-    steps: idle time per typical step of this phase; '': per mean step, as the time of kernels always is.
+    steps: of which it is per step, as the views call them.
     """
     asked = []
     if idle:
@@ -68,7 +68,7 @@ def of_both(idle: Sequence[Idle], names: Sequence[str], steps: str) -> str:
     if names:
         wanted = ", ".join(map(quoted, names[:PARTS]))
         asked.append(
-            f"FROM aligned_kernel WHERE steps = '' AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
+            f"FROM aligned_kernel WHERE steps = {quoted(steps)} AND list_has_any(baseline_names || candidate_names, [{wanted}]);"
         )
     return "\n".join(asked)
 

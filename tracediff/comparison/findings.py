@@ -16,6 +16,7 @@ from tracediff.comparison.candidates import Candidate, Describe, RankSize
 from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
+from tracediff.comparison.frame import typical_of
 from tracediff.comparison.places import (
     MATERIAL,
     SURE,
@@ -97,7 +98,7 @@ def _material(one: Judgement) -> bool:
 
 
 def _finding(one: Candidate, measured: Measured) -> Finding:
-    judged = one.judged
+    judged, phase = one.judged, one.where.phase or ""
     size = one.of_rank or RankSize(
         judged.runs[0].tolist(), judged.runs[1].tolist(), judged.baseline, judged.candidate
     )
@@ -116,7 +117,7 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         title="",
         where=one.where,
         evidence=FindingEvidence(
-            of_both(one.idle, sorted(one.ops), (one.where.phase or "") * (judged.part == "typical")),
+            of_both(one.idle, sorted(one.ops), typical_of(phase) if judged.part == "typical" else phase),
             one.moments,
             size.baseline_runs,
             size.candidate_runs,

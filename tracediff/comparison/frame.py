@@ -91,6 +91,11 @@ class PhaseSteps(msgspec.Struct, frozen=True, dict=True):
         return (1 - self.start_share) * self.rest + self.start_share * self.start
 
 
+def typical_of(phase: str) -> str:
+    """What the typical step of a phase is called beside its mean one."""
+    return f"{phase}, typical"
+
+
 class Sums(msgspec.Struct, frozen=True):
     """Sums over the steps of a phase, in one weighting. means: (sides, cells). values: (runs, cells) a side, of runs that have such steps.
 
@@ -141,6 +146,14 @@ class Frame(msgspec.Struct, dict=True):
     def weight(self) -> Floats:
         """What each step counts for in the mean of its side, over all phases; 0: not compared."""
         return np.asarray(np.sum([one.share * one.mean for one in self.phases], axis=0))
+
+    @property
+    def named_weights(self) -> dict[str, Floats]:
+        """What each step counts for in what the aligned views tell per step: '' the mean of all, PHASE its mean, `typical_of` its typical step."""
+        named = {"": self.weight}
+        for one in self.phases:
+            named |= {one.phase: one.mean, typical_of(one.phase): one.typical}
+        return named
 
     @cached_property
     def index(self) -> StepIndex:

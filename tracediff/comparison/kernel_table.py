@@ -20,7 +20,7 @@ from tracediff.accounting.intervals import Floats, Ints, float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
 from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
-from tracediff.comparison.frame import Frame, PhaseSteps
+from tracediff.comparison.frame import Frame, PhaseSteps, typical_of
 from tracediff.comparison.held import Counted, held, kinds_of
 from tracediff.comparison.launches import Launches, by_name, deviation, launch_changes
 from tracediff.comparison.shown import FIRST
@@ -43,8 +43,8 @@ class KernelCells(msgspec.Struct, frozen=True):
     """Rows and their measurements.
 
     values: side, run, part, period, row, count, wall_ns, wall_square, share_ns, step (row of `Frame.steps`, -1: none). counts, walls: (rows, 2) ops and their wall ns per step. hidden:
-    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_phase, of_typical: phase -> (rows, 2) ops per
-    mean and per typical step of it. differs: phase -> whether the count of each row differs; exact: and that can
+    (rows, 2) wall time that was not the accounting's: behind ops of another kind, ns per step. of_steps: of each of
+    `Frame.named_weights` (rows, 2) ops, wall ns and shared ns per step. differs: phase -> whether the count of each row differs; exact: and that can
     be no chance; open: whether it may differ by which steps were captured.
     """
 
@@ -54,8 +54,7 @@ class KernelCells(msgspec.Struct, frozen=True):
     counts: Floats
     walls: Floats
     hidden: Floats
-    of_phase: dict[str, Floats]
-    of_typical: dict[str, Floats]
+    of_steps: dict[str, tuple[Floats, Floats, Floats]]
     differs: dict[str, npt.NDArray[np.bool_]]
     exact: dict[str, npt.NDArray[np.bool_]]
     open: dict[str, npt.NDArray[np.bool_]]
@@ -70,6 +69,10 @@ class KernelCells(msgspec.Struct, frozen=True):
         """Those of the matching."""
         return self.matching.rows
 
+    def launches(self, phase: str, *, typical: bool) -> Floats:
+        """(rows, 2) ops per typical or mean step of a phase."""
+        return self.of_steps[typical_of(phase) if typical else phase][0]
+
     def tables(self) -> dict[str, Callable[[], pl.DataFrame]]:
         """What the aligned views of kernels read: the pairs of every row, what it is, and what each side has of it per step."""
         return {
@@ -81,14 +84,12 @@ class KernelCells(msgspec.Struct, frozen=True):
     def _summed(self) -> pl.DataFrame:
         size = len(self.rows)
         row, side = np.divmod(np.arange(2 * size), 2)
-        sums: list[tuple[str, Floats, Floats | None, Floats | None]]
-        sums = [("", self.counts, self.walls, self.walls - self.hidden)]
-        sums += [(phase, counts, None, None) for phase, counts in self.of_phase.items()]
         return pl.concat(
             pl.DataFrame(
-                {"row": row, "side": side, **dict(zip(_SUMS, map(_flat, values), strict=True))}, schema=_SUM
+                {"row": row, "side": side, **dict(zip(_SUMS, map(np.ravel, values), strict=True))},
+                schema=_SUM,
             ).with_columns(steps=pl.lit(steps))
-            for steps, *values in sums
+            for steps, values in self.of_steps.items()
         )
 
     def _described(self) -> pl.DataFrame:
@@ -110,10 +111,6 @@ _SUMS = ("count", "wall_ns", "share_ns")
 _SUM = {"row": pl.Int64, "side": pl.Int64, **dict.fromkeys(_SUMS, pl.Float64)}
 
 
-def _flat(values: Floats | None) -> list[float] | Floats | None:
-    return None if values is None else np.ascontiguousarray(values).reshape(-1)
-
-
 def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
     """Match and measure the kernels of both sides, or of one alone."""
     matching, by_row = kernel_rows(sides)
@@ -128,7 +125,15 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         sums = np.bincount(at, weights=located[column].to_numpy() * weight[step], minlength=2 * size)
         return np.asarray(sums.reshape(-1, 2))
 
-    walls, shares = per_step("wall_ns", frame.weight), per_step("share_ns", frame.weight)
+    of_steps = {
+        name: (
+            np.round(per_step("count", weight), 9),
+            per_step("wall_ns", weight),
+            per_step("share_ns", weight),
+        )
+        for name, weight in frame.named_weights.items()
+    }
+    counts, walls, shares = of_steps[""]
     by_memory, copied = _by_memory(sides[:2], frame, matching.rows)
     counted = pl.DataFrame({"step": step, "item": row, "count": np.round(count, 6), "bytes": 0})
     facts = _facts(frame, counted, by_memory, size)
@@ -136,11 +141,10 @@ def kernel_cells(sides: Sequence[Side], frame: Frame) -> KernelCells:
         matching,
         [_kind(match) for match in matching.rows],
         by_row,
-        np.round(per_step("count", frame.weight), 9),
+        counts,
         walls,
         walls - shares,
-        {one.phase: np.round(per_step("count", one.mean), 9) for one in frame.phases},
-        {one.phase: np.round(per_step("count", one.typical), 9) for one in frame.phases},
+        of_steps,
         {phase: differs for phase, (differs, _, _) in facts.items()},
         {phase: certain for phase, (_, certain, _) in facts.items()},
         {phase: unknown for phase, (_, _, unknown) in facts.items()},

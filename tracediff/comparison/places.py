@@ -203,9 +203,9 @@ def _by_steps(
 ) -> npt.NDArray[np.bool_]:
     """Places whose change is mostly that of numbers of launches which may differ by which steps were captured."""
     kernels, cells, name = measured.kernels, measured.layout.kernels, phase.steps.phase
-    counts = kernels.of_typical[name] if part.name == "typical" else kernels.of_phase[name]
+    counts = kernels.launches(name, typical=part.name == "typical")
     if part.name == "tail":
-        counts = counts - kernels.of_typical[name]
+        counts = counts - kernels.launches(name, typical=True)
     times = part.estimate.baseline[cells] + part.estimate.candidate[cells]
     launches = counts.sum(axis=1)
     each = np.divide(times, launches, out=np.zeros(len(cells)), where=launches != 0)
@@ -322,7 +322,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
     found: dict[int, list[KernelTypical]] = defaultdict(list)
     for phase in measured.phases:
         of, name = phase.typical.estimate, phase.steps.phase
-        counts = measured.kernels.of_typical[name].tolist()
+        counts = measured.kernels.launches(name, typical=True).tolist()
         for number, cell in enumerate(measured.layout.kernels):
             counted = phase.steps.judged and bool(measured.kernels.exact[name][number])
             if counted or max(of.baseline[cell], of.candidate[cell]) >= MATERIAL * phase.step_ns:

@@ -89,8 +89,7 @@ class StandardisedMeans:
         """`more`: what the views read beside the reductions: kernels, idle time, settings."""
         self._sides = sides
         self._frame = frame
-        # what steps count for: in the mean step, and in that of each phase
-        self._weights = {"": frame.weight, **{one.phase: one.mean for one in frame.phases}}
+        self._weights = frame.named_weights
         self._factor = self._of_strata(frame.weight)
         self.aligned = Alignment({**self._tables(), **more})
 
@@ -103,10 +102,7 @@ class StandardisedMeans:
                 *_PART, "period", "api", "kind", "count", "ns"
             ),
             "stratum_weight": lambda: self._factor.select(*_STRATUM, weight="factor"),
-            "step_weight": lambda: self._step_weights(self._weights),
-            "typical_weight": lambda: self._step_weights(
-                {"": self._frame.weight, **{one.phase: one.typical for one in self._frame.phases}}
-            ),
+            "step_weight": self._step_weights,
             "launch_weight": self._launch_weights,
             "thread_share": self._shares,
             "step": self._steps,
@@ -135,14 +131,14 @@ class StandardisedMeans:
             for name, weight in self._weights.items()
         )
 
-    def _step_weights(self, weights: Mapping[str, Floats]) -> pl.DataFrame:
+    def _step_weights(self) -> pl.DataFrame:
         """A row per weighting, by its name, and step that counts in it."""
         steps = self._frame.steps.select(*_PART, "period")
         return pl.concat(
             steps.with_columns(steps=pl.lit(name), weight=pl.Series(weight)).filter(
                 (pl.col("weight") > 0) & (pl.col("side") < 2)
             )
-            for name, weight in weights.items()
+            for name, weight in self._weights.items()
         )
 
     def _shares(self) -> pl.DataFrame:

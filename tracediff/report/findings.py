@@ -287,8 +287,10 @@ def _moments(one: Finding) -> Table:
     return grid("moments", ["Side", "Capture", "From, ns", "To, ns", "What"], listed, right=(2, 3), depth=2)
 
 
-def queries(one: Finding, step: str) -> list[Block]:
+def queries(one: Finding, unit: str) -> list[Block]:
     """SQL that shows a cause on both sides, and in each moment of it."""
+    of = "whole_unit" if unit != "step" else "typical_of" if one.part == "typical" else "mean_of"
+    step = say(of, unit=unit, step=units.step(one.where.phase or ""))
     found: list[Block] = [
         Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both", step=step)]),
         Listing(one.evidence.query, "sql"),

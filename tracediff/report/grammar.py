@@ -139,7 +139,7 @@ PATTERNS: dict[str, str] = {
     "run_dots": "time per {step}, one dot a run",
     "open_in": "Open it in {viewer} ({sides})",
     "sql": "SQL that shows it",
-    "query_of_both": " and this shows what both sides have of it per {step}:",
+    "query_of_both": " and this shows what both sides have of it in {step}:",
     "query_of_moment": " and this find {size}:",
     "moment_step": "the whole step, {length}",
     "moment_step_of": "the whole step, {length}: {size} of this cause in it",

@@ -1,5 +1,5 @@
 -- aligned_call: CUDA calls of both sides by function, per step. The largest change of each kind of step first.
---   steps           VARCHAR  which steps: '' the mean of all compared ones, else that of this phase
+--   steps           VARCHAR  as in aligned_kernel
 --   api             VARCHAR  function without the version suffix: cudaLaunchKernel
 --   kind            VARCHAR  launch: puts work on a GPU; sync: waits for a GPU; other
 --   baseline_calls  DOUBLE   calls per step

@@ -2,7 +2,7 @@
 --   steps             VARCHAR  as in aligned_kernel
 --   name              VARCHAR  [memcpy HtoD] and the like, [memset]
 --   baseline_count    DOUBLE   per step
---   baseline_wall_ns  DOUBLE   their length per step; NULL of a phase
+--   baseline_wall_ns  DOUBLE   their length per step
 --   baseline_bytes    DOUBLE   what they copied or set per step
 --   baseline_memory   VARCHAR  kinds of the host memory that they read or wrote: pageable, pinned, ...; empty where there is none, or none
 --                              recorded
@@ -29,4 +29,4 @@ SELECT
     steps, name, baseline_count, baseline_wall_ns, baseline_bytes, baseline_memory, candidate_count, candidate_wall_ns, candidate_bytes,
     candidate_memory, candidate_wall_ns - baseline_wall_ns AS delta_ns
 FROM row_of_name LEFT JOIN moved USING (steps, name)
-ORDER BY steps, coalesce(abs(delta_ns), 0) DESC, name;
+ORDER BY steps, abs(delta_ns) DESC, name;

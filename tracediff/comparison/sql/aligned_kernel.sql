@@ -1,5 +1,6 @@
 -- aligned_kernel: kernels, copies and memsets of both sides, per step; every op is in one row. The largest change of each kind of step first.
---   steps             VARCHAR    which steps: '' the mean of all compared ones, else that of this phase
+--   steps             VARCHAR    which steps: '' the mean of all compared ones, 'generation' that of this phase, 'generation, typical' its
+--                                typical ones
 --   row               BIGINT     number of the row
 --   kind              VARCHAR    compute, comm, memcpy: what its time counts as
 --   match             VARCHAR    exact, name, template, fused (several ops into one), split (one into several), sequence (only the place
@@ -12,8 +13,8 @@
 --   baseline_names    VARCHAR[]  demangled, the most used first; [memcpy HtoD] and the like for copies
 --   candidate_names   VARCHAR[]
 --   baseline_count    DOUBLE     ops per step
---   baseline_wall_ns  DOUBLE     their length per step, overlaps not shared out; NULL of a phase
---   baseline_ns       DOUBLE     their part of the step: the rows add up to its busy time; NULL of a phase
+--   baseline_wall_ns  DOUBLE     their length per step, overlaps not shared out
+--   baseline_ns       DOUBLE     their part of the step: the rows add up to its busy time
 --   candidate_count   DOUBLE     as of the baseline
 --   candidate_wall_ns DOUBLE
 --   candidate_ns      DOUBLE
@@ -31,4 +32,4 @@ SELECT
     candidate_ns - baseline_ns AS delta_ns
 FROM per_row AS s JOIN kernel_row AS r ON r.row = s.row JOIN kernel_match AS m ON m.row = s.row
 WHERE baseline_count > 0 OR candidate_count > 0
-ORDER BY steps, coalesce(abs(delta_ns), 0) DESC, s.row;
+ORDER BY steps, abs(delta_ns) DESC, s.row;

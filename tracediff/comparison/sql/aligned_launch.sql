@@ -1,5 +1,5 @@
 -- aligned_launch: launching calls of both sides and how long their first op waited, and copies, per step: a row for each kind of step.
---   steps                                             VARCHAR which steps: '' the mean of all compared ones, else that of this phase
+--   steps                                             VARCHAR as in aligned_kernel
 --   baseline_calls, candidate_calls                   DOUBLE  launching calls per step
 --   baseline_graph_launches, candidate_graph_launches DOUBLE  those of CUDA graphs
 --   baseline_kernels, candidate_kernels               DOUBLE  kernels per step

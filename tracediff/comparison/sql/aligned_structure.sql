@@ -1,5 +1,5 @@
 -- aligned_structure: what a step of either side does, by count: what no clock and no other program on the machine can change.
---   steps     VARCHAR  which steps: '' the mean of all compared ones, else that of this phase
+--   steps     VARCHAR  as in aligned_kernel
 --   what      VARCHAR  kernels, copies, memsets, launch_calls (those of graphs too), graph_launches, syncs (calls that wait for a GPU),
 --                      other_calls (any other CUDA call)
 --   baseline  DOUBLE   per step
