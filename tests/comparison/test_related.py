@@ -444,6 +444,35 @@ def part(
     )
 
 
+def swapped(one: FindingPart) -> FindingPart:
+    """The same where the candidate is the baseline."""
+    names = [side for side in (one.where.replaced_by, one.where.called) if side]
+    return msgspec.structs.replace(
+        one, where=Where(kernels=Kernels(*names)), delta_ns=-one.delta_ns, count_baseline=one.count_candidate,
+        count_candidate=one.count_baseline, of={name: -ns for name, ns in one.of.items()},
+    )  # fmt: skip
+
+
+def test_what_replaces_kernels_is_replaced_where_the_sides_are_swapped():
+    """A row that no typical step launches neither came nor went."""
+    row = msgspec.structs.replace(
+        part("w8a16", 56.0, 6, 6, replaced_by="dequant"), of={"w8a16": -345.0, "dequant": 401.0}
+    )
+    other = msgspec.structs.replace(part("a", 10.0, 6, 6, replaced_by="b"), of={"a": -10.0, "b": 20.0})
+    flash, copy = part("flash", -45.0, 7, 0), part("copy", 39.0, 0, 15)
+    for rows, went, came in (
+        ([part("gemm", 307.0, 0, 6), row], ("w8a16",), ("dequant", "gemm")),
+        (
+            [part("softmax", 11.0, 0, 6), flash, copy, part("copy", 0.0, 0, 0)],
+            ("flash",),
+            ("copy", "softmax"),
+        ),
+    ):
+        assert replacement(rows) == Kernels(went, came)
+        assert replacement([swapped(one) for one in rows]) == Kernels(came, went)
+    assert replacement([other, row]) is None and replacement([swapped(other), swapped(row)]) is None
+
+
 def test_a_row_of_two_names_goes_and_comes():
     """A product that widens its weights came apart: 345 us of it went, 401 us of widening came, and the product with 307 us."""
     row = msgspec.structs.replace(

@@ -420,6 +420,11 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
         f"{faster}; these steps are 7.0 % of all step time, all steps together +12.4 %)."
     )
+    # 200 of 1,000 us and 99 of 1,038.6 are 18.2 and 9.1 % of the means of both sides, 20.0 and 9.5 % of the baselines; and the way back
+    more = headline(result("likely_regressed", seen(1_000, 1_200, 8), all_steps_ns=99_000.0)).what
+    assert more == "Likely slower with pr: generation step 1,000 -> 1,200 us (+200 us, +20.0 %)."
+    less = headline(result("likely_improved", seen(1_200, 1_000, 8), all_steps_ns=-90_400.0)).what
+    assert less == "Likely faster with pr: generation step 1,200 -> 1,000 us (-200 us, -16.7 %)."
     slower = headline(result("likely_regressed", seen(1_000, 1_050, 8), all_steps_ns=129_300.0)).what
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
@@ -825,6 +830,11 @@ def test_causes_that_carry_a_verdict_alone_are_said_to_do_so() -> None:
     """92 +- 100 us: the step itself may be as fast as before."""
     carried = reason(result("likely_regressed", seen(1_000, 1_092, 100), runs=m.Pair(1, 1)))
     assert carried.endswith(": 1 + 1 runs; only the causes are beyond noise.")
+    # a faster CPU may be a part of it: that an interval which holds 0 is no verdict is said all the same
+    both = msgspec.structs.replace(seen(1_000, 908, 100), host_speed_ns=-30_000.0)
+    assert reason(result("likely_improved", both, runs=m.Pair(1, 1))) == carried.replace(
+        "-8.00 to +192", "-192 to +8.00"
+    )
 
 
 def test_the_speed_of_the_host_is_a_doubt_and_no_part_of_the_size() -> None:

@@ -531,12 +531,20 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
     came: dict[tuple[str, ...], float] = {}
     launches = [0.0, 0.0]
     names = [(one, one.where.called, one.where.replaced_by) for one in parts]
-    single = len({before for one, before, after in names if after or one.count_candidate == 0}) == 1
+    gone = {
+        before for one, before, after in names if after or (one.count_baseline and not one.count_candidate)
+    }
+    new = {
+        after or before
+        for one, before, after in names
+        if after or (one.count_candidate and not one.count_baseline)
+    }
+    single = min(len(gone), len(new)) == 1
     for one, before, after in names:
         if after and single:
             went[before] = went.get(before, 0.0) - sum(gain for gain in one.of.values() if gain < 0)
             came[after] = came.get(after, 0.0) + sum(gain for gain in one.of.values() if gain > 0)
-        elif not after and (one.count_candidate == 0 or one.count_baseline == 0):
+        elif not after and bool(one.count_candidate) != bool(one.count_baseline):
             side = went if one.count_baseline else came
             side[before] = side.get(before, 0.0) + abs(one.delta_ns)
             launches[side is came] += (one.count_baseline or 0.0) + (one.count_candidate or 0.0)

@@ -213,11 +213,13 @@ def _open(result: Result) -> str:
 
 
 def _otherwise(result: Result) -> bool:
-    """Whether the mean of all steps changed by a tenth of a step more or less, and by twice or half as much."""
+    """Whether the mean of all steps changed by a tenth of a step more or less, and by twice or half as much: of the mean of both sides, so that either may be the baseline."""
     observed, step = result.observed, result.step
     if observed.of not in ("typical", "mean") or not observed.delta_ns or not step.delta_ns:
         return False
-    low, high = sorted((observed.delta_ns / observed.baseline_ns, step.delta_ns / step.baseline_ns), key=abs)
+    low, high = sorted(
+        (one.delta_ns / (one.baseline_ns + one.delta_ns / 2) for one in (observed, step)), key=abs
+    )
     return abs(high - low) >= LITTLE and low / high < MOSTLY
 
 
@@ -353,12 +355,12 @@ def _limit(result: Result) -> str:
     fewest, moved = min(runs.baseline, runs.candidate), result.verdict in words.MOVED
     if min(shares.baseline, shares.candidate) < MOSTLY:
         return "share"
+    if moved and observed.ci_low_ns <= 0 <= observed.ci_high_ns:
+        return "causes"
     host, noise = observed.host_speed_ns, _within_noise(result)
     large = host * observed.delta_ns > 0 and abs(host) > OWN * abs(observed.delta_ns)
     if result.verdict_facts.host or (large and not noise):
         return "host"
-    if moved and observed.ci_low_ns <= 0 <= observed.ci_high_ns:
-        return "causes"
     if not moved and not noise and words.unit(result) == "capture":
         return "work"
     if fewest == 1:
