@@ -65,10 +65,10 @@ def related(
     judged = [one.judged for one in candidates]
     candidates = of_related_kernels(launched_early(candidates, structure))
     candidates = of_one_range(candidates, structure)
+    candidates = launched_otherwise(candidates, launch)
     candidates = with_synchronisation(candidates, launch, structure)
     candidates = with_consequences(candidates, launch)
     candidates = of_one_holder(candidates)
-    candidates = launched_otherwise(candidates, launch)
     found = map(with_counts_of_all, merged(candidates, first, judged))
 
     def rank(one: Candidate) -> tuple[bool, bool, bool, tuple[float, float, str, str]]:
@@ -582,7 +582,7 @@ def of_one_holder(candidates: list[Candidate]) -> list[Candidate]:
 def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """Kernels moved into or out of CUDA graphs: launching, and the host in the ranges that launch, are one cause.
 
-    Not where something else explains more.
+    It comes before what they might follow from: synchronisations that came along expose no launch calls, a fusion saves none. Not where something else explains more.
     """
     if _in_graphs_now(launch) < APART:
         return candidates
