@@ -581,6 +581,16 @@ def _select(
 # What pieces of idle time are named by: role and place.
 
 
+def places_of(places: Places, hosts: Hosts, tid: int, label: Index, start: Ints) -> Ints:
+    """The place of each label of a thread, -1 of no thread; outside any range, at `start` (ns): between which ones."""
+    found = places.ids(label)
+    outside = np.flatnonzero(label < 0)
+    if tid >= 0 and len(outside):
+        ranges, labels = hosts.thread(tid).places
+        found[outside] = places.outside(ranges.start, labels, start[outside])
+    return found
+
+
 class Names:
     """Roles of threads and places of ranges as numbers, for tables that are summed before they are spelled out. 0: none."""
 
@@ -595,12 +605,7 @@ class Names:
 
     def places(self, tid: int, label: Index, start: Ints) -> Ints:
         """The place of each piece of a thread; outside any range: between which ones."""
-        place = self._places.ids(label) + 1
-        outside = np.flatnonzero(label < 0)
-        if tid >= 0 and len(outside):
-            ranges, labels = self._hosts.thread(tid).places
-            place[outside] = self._places.outside(ranges.start, labels, start[outside]) + 1
-        return place
+        return places_of(self._places, self._hosts, tid, label, start) + 1
 
     def tables(self) -> dict[str, list[str]]:
         """Name of a table -> the texts of its numbers."""

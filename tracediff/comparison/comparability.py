@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from tracediff.accounting.reduction import Reduction
@@ -375,6 +375,20 @@ def repeated_captures(sides: Sequence[Side]) -> list[Note]:
                 " are no repeats, so noise, interval and p are not to be believed. Leave them out"
             )
             notes.append(Note("repeated-capture", text))
+    return notes
+
+
+def how_counted(parts: Iterable[Reduction], *, with_gil: bool) -> list[Note]:
+    """Say what counts otherwise than in most comparisons. with_gil: both sides traced the GIL, or none."""
+    notes = []
+    if not with_gil:
+        notes.append(
+            Note("gil-one-side", "the GIL was traced on one side only: waits for it are counted as the host work or"
+                 " call they fell into, on both sides. Capture both with nsys -t python-gil")
+        )  # fmt: skip
+    if any(part.step_source == "whole-capture" for part in parts):
+        text = "each capture was counted as one step: only captures of the same work can be compared by their length"
+        notes.append(Note("whole-capture", text))
     return notes
 
 

@@ -32,7 +32,13 @@ from tracediff.comparison.classes import (
     one_phase,
     with_classes,
 )
-from tracediff.comparison.comparability import captures_of_both, check, need_one_program, repeated_captures
+from tracediff.comparison.comparability import (
+    captures_of_both,
+    check,
+    how_counted,
+    need_one_program,
+    repeated_captures,
+)
 from tracediff.comparison.findings import find
 from tracediff.comparison.frame import Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
@@ -454,12 +460,5 @@ def _warnings(
             Note("host-speed-unknown", "both sides call too few CUDA functions alike to compare the speed of their CPUs:"
                  " a slower CPU looks like a slower program, so the intervals are wider")
         )  # fmt: skip
-    if not with_gil:
-        notes.append(
-            Note("gil-one-side", "the GIL was traced on one side only: waits for it are counted as the host work or"
-                 " call they fell into, on both sides. Capture both with nsys -t python-gil")
-        )  # fmt: skip
-    if any(part.step_source == "whole-capture" for side in sides for part in side.parts):
-        text = "each capture was counted as one step: only captures of the same work can be compared by their length"
-        notes.append(Note("whole-capture", text))
+    notes += how_counted((part for side in sides for part in side.parts), with_gil=with_gil)
     return notes + repeated_captures(sides) + captures_of_both(*sides)

@@ -135,10 +135,21 @@ def _gather(
     main: Candidate,
     own: Sequence[Candidate] = (),
     followers: Sequence[Candidate] = (),
+    named: Candidate | None = None,
 ) -> list[Candidate]:
-    """All candidates with `main` in the place of those that it takes in."""
-    whole = united(main, own, followers)
-    return [whole if one is main else one for one in candidates if one not in own and one not in followers]
+    """All candidates with `main`, or what it is called now, in the place of those that it takes in: `own`, whether it is one of them or not."""
+    others = [one for one in own if one is not main]
+    whole = united(named or main, others, followers)
+    return [whole if one is main else one for one in candidates if one not in others and one not in followers]
+
+
+def _typical(candidates: Iterable[Candidate], phase: str) -> list[Candidate]:
+    """Those of the typical step of a phase, of all ranks."""
+    return [
+        one
+        for one in candidates
+        if (one.phase, one.judged.part) == (phase, "typical") and one.of_rank is None
+    ]
 
 
 def _parts_of_phases(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
@@ -166,8 +177,7 @@ def of_related_kernels(candidates: list[Candidate]) -> list[Candidate]:
         for phase, part in _parts_of_phases(marked):
             mine = [one for one in marked if one.key == key and (one.phase, one.judged.part) == (phase, part)]
             if len(mine) > 1:
-                main = _naming(mine)
-                out = [_renamed(one) for one in _gather(out, main, [one for one in mine if one is not main])]
+                out = [_renamed(one) for one in _gather(out, _naming(mine), mine)]
     return out
 
 
@@ -316,11 +326,7 @@ def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow
     for row in structure:
         if row.kind != "early" or not row.baseline_of or not row.candidate_of:
             continue
-        mine = [
-            one
-            for one in out
-            if (one.phase, one.judged.part) == (row.phase, "typical") and one.of_rank is None
-        ]
+        mine = _typical(out, row.phase)
         own = [one for one in mine if one.cause == "kernel_time" and not one.differs]
         if not own:
             continue
@@ -341,8 +347,7 @@ def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow
             count=None,
             key="early",
         )
-        out = [named if one is main else one for one in out]
-        out = _gather(out, named, [one for one in own if one is not main], gaps)
+        out = _gather(out, main, own, gaps, named)
     return out
 
 
@@ -354,9 +359,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
     out = candidates
     for phase in sorted({one.phase for one in candidates}):
         rows = [row for row in structure if row.kind == "kernels" and row.phase == phase and row.range]
-        mine = [
-            one for one in out if (one.phase, one.judged.part) == (phase, "typical") and one.of_rank is None
-        ]
+        mine = _typical(out, phase)
         own = [one for one in mine if one.cause in _KERNEL_CAUSES and one.differs]
         if len(rows) != 1 or rows[0].whole or not own:
             continue
@@ -386,12 +389,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
             count=(row.baseline, row.candidate),
             parts=main.as_parts() if followers or len(own) > 1 else main.parts,  # with its own count
         )
-        out = _gather(
-            [named if one is main else one for one in out],
-            named,
-            [one for one in own if one is not main],
-            followers,
-        )
+        out = _gather(out, main, own, followers, named)
     return out
 
 
@@ -427,15 +425,12 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
         ]
         main = min(own, key=order)
         calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
+        named = main
         if main.cause == "memcpy" and calls:  # who copies is known from its calls
-            here = replace(main, where=replace(main.where, range=calls[0]))
-            out = [here if one is main else one for one in out]
-            main = here
+            named = replace(main, where=replace(main.where, range=calls[0]))
         shared = main.cause in _KERNEL_CAUSES and abs(_more(main)) < MOSTLY * abs(change)
-        others = [
-            one for one in own if one is not main and one.cause in _KERNEL_CAUSES and _more(one) * change > 0
-        ]
-        out = _gather(out, main, others if shared and followers else [], followers)
+        others = [one for one in own if one.cause in _KERNEL_CAUSES and _more(one) * change > 0]
+        out = _gather(out, main, others if shared and followers else [], followers, named)
     return out
 
 
@@ -530,7 +525,7 @@ def with_synchronisation(
             where=replace(main.where, api=api, other_calls=False),
             facts=main.with_facts(counted_calls=True),
         )
-        out = _gather([counted if one is main else one for one in out], counted, followers=followers)
+        out = _gather(out, main, followers=followers, named=counted)
     return out
 
 
@@ -573,9 +568,7 @@ def of_one_holder(candidates: list[Candidate]) -> list[Candidate]:
     out = candidates
     for group in groups.values():
         main = min(group, key=order)
-        own = [one for one in group if one is not main and one.judged.delta * main.judged.delta > 0]
-        if own:
-            out = _gather(out, main, own)
+        out = _gather(out, main, [one for one in group if one.judged.delta * main.judged.delta > 0])
     return out
 
 
@@ -589,9 +582,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
     before, after = launch.baseline.graph_coverage, launch.candidate.graph_coverage
     out = candidates
     for phase in sorted({one.phase for one in candidates}):
-        mine = [
-            one for one in out if one.of_rank is None and (one.phase, one.judged.part) == (phase, "typical")
-        ]
+        mine = _typical(out, phase)
         places = {one.where.range for one in mine if one.cause == "launch_api"}
         group = [one for one in mine if "graphs" in CAUSES[one.cause].follows and one.where.range in places]
         together = sum(one.judged.delta for one in group)
@@ -599,9 +590,7 @@ def launched_otherwise(candidates: list[Candidate], launch: Launch) -> list[Cand
             continue
         main = max(group, key=lambda one: abs(one.judged.delta))
         marked = replace(main, facts=main.with_facts(graph_coverage=Shares(before, after)), key="graphs")
-        out = _gather(
-            [marked if one is main else one for one in out], marked, [one for one in group if one is not main]
-        )
+        out = _gather(out, main, group, named=marked)
     return out
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction, SampledStep
 from tracediff.comparison.classes import Strata, build_strata, notes_of, with_classes
-from tracediff.comparison.comparability import check
+from tracediff.comparison.comparability import check, how_counted
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.ladder import shared_work
 from tracediff.errors import TracediffError
@@ -363,15 +363,7 @@ def _warnings(
     notes = [note for side in sides for note in side.notes]
     notes += [note for part in parts for note in part.warnings]
     notes += compared[1]
-    if any(part.step_source == "whole-capture" for part in parts):
-        notes.append(
-            Note("whole-capture", "each capture was counted as one step: only captures of the same work can be compared by their length")
-        )  # fmt: skip
-    if not with_gil:
-        notes.append(
-            Note("gil-one-side", "the GIL was traced on one side only: idle time that waited for it is counted as the host work"
-                 " or call it fell into, on both sides. Capture both with nsys -t python-gil")
-        )  # fmt: skip
+    notes += how_counted(parts, with_gil=with_gil)
     comparability = check((sides[0], sides[1]), compared[0], work=shared_work(sides))
     if not comparability.comparable:
         failed = ", ".join(one.name for one in comparability.checks if one.status == "fail")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane, SampledStep
 from tracediff.accounting.sweep import Sweep, rows_of
-from tracediff.accounting.walk import Hosts, IdlePieces, attribute
+from tracediff.accounting.walk import Hosts, IdlePieces, attribute, places_of
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.names import category
@@ -205,15 +205,8 @@ class StepEvents:
         return places, calls, where, texts
 
     def _place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
-        """The places of labels of a thread; outside its ranges, between which the instants fall."""
-        if tid < 0:
-            return [""] * len(label)
-        place = self._places.ids(label)
-        outside = np.flatnonzero(label < 0)
-        if len(outside):
-            ranges, labels = self._hosts.thread(tid).places
-            place[outside] = self._places.outside(ranges.start, labels, start[outside])
-        return [self._places.name(int(one)) for one in place.tolist()]
+        place = places_of(self._places, self._hosts, tid, label, start)
+        return list(map(self._places.name, place.tolist()))
 
     def _call(self, api: int) -> str:
         return self.timeline.api_names.get(int(api), ("", ""))[0]

@@ -27,7 +27,7 @@ import polars as pl
 
 from tracediff.accounting.intervals import Index, Ints
 from tracediff.accounting.reduction import EventGraph
-from tracediff.accounting.walk import NO_STATE, STATES, Hosts
+from tracediff.accounting.walk import NO_STATE, STATES, Hosts, places_of
 from tracediff.model.causes import BUSY, CATEGORIES
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.threads import SYNC, Places, Thread
@@ -609,12 +609,8 @@ class _Stretch:
     # Words.
 
     def _place_texts(self, tid: int, label: Index, start: Ints) -> list[str]:
-        place = self.places.ids(label)
-        outside = np.flatnonzero(label < 0)
-        if len(outside):
-            ranges, labels = self.hosts.thread(tid).places
-            place[outside] = self.places.outside(ranges.start, labels, start[outside])
-        return [self.places.name(int(one)) for one in place.tolist()]
+        place = places_of(self.places, self.hosts, tid, label, start)
+        return list(map(self.places.name, place.tolist()))
 
     def _role(self, tid: int) -> str:
         return self.threads[tid].role if tid in self.threads else ""
