@@ -50,11 +50,6 @@ class Sweep(msgspec.Struct, frozen=True):
     gaps: Gaps
 
 
-def rows_of(period: Index, low: int, high: int) -> slice:
-    """The rows of the periods [low, high) in a column of periods in order."""
-    return slice(*np.searchsorted(period, np.array((low, high), period.dtype)).tolist())
-
-
 def sweep(unit: Unit) -> Sweep:
     """Sweep a unit's ops; sorts only where ops overlap, linear otherwise."""
     bounds, periods = unit.bounds, len(unit.bounds) - 1

@@ -328,7 +328,7 @@ def _rows_of(
             if held.apart[at] and (items[at].kind, items[at].name) not in told:
                 yield _varying(held, at, items[at].kind, row)
     yield from made_of
-    yield from _rates(frame, phase, items, held, counted, threads, certain=certain, collected=all(collected))
+    yield from _rates(frame, phase, items, held, counted, row)
 
 
 def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, object]) -> StructureRow:
@@ -588,10 +588,7 @@ def _rates(
     items: list[_Item],
     held: Held,
     counted: Counted,
-    threads: dict[_Item, str],
-    *,
-    certain: bool,
-    collected: bool,
+    row: _Made,
 ) -> Iterator[StructureRow]:
     """What happens now and then: more steps of one side have any, or those of one side alone at a regular distance."""
     if frame.once:
@@ -616,10 +613,5 @@ def _rates(
         if kind != "collections":  # these come as often as objects are made, not by chance
             p = min(p * functions, 1.0)
         if p < ALPHA:
-            item = items[at]
-            yield _row(
-                frame, phase, held, kind,
-                {"name": item.name, "thread": threads.get(item, ""), "baseline": float(held.means[0, at]),
-                 "candidate": float(held.means[1, at]), "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
-                 "rate": True, "p_value": p, "certain": certain and (kind != "collections" or collected)},
-            )  # fmt: skip
+            before, after = held.means[:, at].tolist()
+            yield row(at, kind, baseline=before, candidate=after, rate=True, p_value=p)

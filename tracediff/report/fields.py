@@ -126,7 +126,6 @@ ROWS: dict[str, type] = {
     "coverage": Trace,
     "inputs": Run,
     "captures": Run,
-    "chosen categories": show_words.ChosenCategory,
 }
 
 

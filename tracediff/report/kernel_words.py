@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tracediff.kernels.names import normalise
-from tracediff.model import KernelAnswer, KernelRow, KernelSide, Result
+from tracediff.model import KernelAnswer, KernelRow, Result
 from tracediff.model.causes import OWN
 from tracediff.report import names, units, words
 from tracediff.report.grammar import say
@@ -131,7 +131,11 @@ def launched(row: KernelRow) -> Name:
         called = called[:1]
     kind = _KINDS.get(row.category)
     if kind and (len(called) > 1 or len(called[0]) > 1):
-        precisions = dict.fromkeys(_precision(side) for side in sides)
+        # of the kernel with the most time, where its name tells
+        precisions = dict.fromkeys(
+            next((one for one, pattern in _PRECISIONS.items() if pattern.search(side.names[0])), "")
+            for side in sides
+        )
         known = len(precisions) > 1 and "" not in precisions
         return Name((kind,), f" ({units.arrow(precisions)})" if known else "")
     return Name(tuple(one[0] + (f" and {len(one) - 1} more" if len(one) > 1 else "") for one in called))
@@ -142,11 +146,6 @@ def _short(kernel: str) -> str:
     head, angle, rest = text.partition("<")
     base = head.rsplit("::", 1)[-1]
     return base + angle + rest if base else text
-
-
-def _precision(side: KernelSide) -> str:
-    """What the kernel with the most time computes in, where its name tells."""
-    return next((one for one, pattern in _PRECISIONS.items() if pattern.search(side.names[0])), "")
 
 
 def launch_evidence(row: KernelRow) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from tracediff.model.causes import BUSY, SURELY
-from tracediff.model.show import Advice, IdleCause, Show, StepDiff, StepPlace
+from tracediff.model.show import Advice, IdleCause, Show, StepCategory, StepDiff, StepPlace
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import NAMED
 from tracediff.report.causes import idle_named, idle_title, run_name
@@ -181,15 +180,6 @@ def on_rank(cause: IdleCause) -> str:
 # A single step beside the typical one of its class.
 
 
-class ChosenCategory(msgspec.Struct, frozen=True):
-    """A category of a single step beside the typical one; the last rows are what is left, and the step."""
-
-    label: str
-    ns: float
-    typical_ns: float
-    delta_ns: float
-
-
 def with_sentences(report: Show) -> Show:
     """The report with the sentence of each step and the titles of its places."""
     host_only = report.coverage.baseline["kernels"] == "not_captured"
@@ -325,20 +315,17 @@ def _seconds(ns: int) -> str:
     return f"{ns / 1e9:.6f} s"
 
 
-def step_categories(one: StepDiff) -> list[ChosenCategory]:
-    """The categories that differ; with the others together the rows add up to the step."""
+def step_categories(one: StepDiff) -> list[StepCategory]:
+    """The categories that differ, as they are shown; with the others together the rows add up to the step."""
     most = max((abs(row.delta_ns) for row in one.accounting), default=0.0)
     rows = [row for row in one.accounting if row.delta_ns and abs(row.delta_ns) >= SURELY * most]
     rows.sort(key=lambda row: -abs(row.delta_ns))
-    lines = [
-        ChosenCategory(palette.category(row.category).label, row.ns, row.typical_ns, row.delta_ns)
-        for row in rows
-    ]
+    lines = [replace(row, category=palette.category(row.category).label) for row in rows]
     rest = [row for row in one.accounting if row not in rows and (row.ns or row.typical_ns)]
     if rest:
         sums = [sum(getattr(row, field) for row in rest) for field in ("ns", "typical_ns", "delta_ns")]
-        lines.append(ChosenCategory(units.counted(len(rest), "other"), *sums))
-    return [*lines, ChosenCategory("step", one.ns, one.typical_ns, one.delta_ns)]
+        lines.append(StepCategory(units.counted(len(rest), "other"), *sums))
+    return [*lines, StepCategory("step", one.ns, one.typical_ns, one.delta_ns)]
 
 
 def step_places(one: StepDiff) -> list[StepPlace]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane, SampledStep
-from tracediff.accounting.sweep import Sweep, rows_of
+from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Hosts, IdlePieces, attribute, places_of
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
@@ -74,7 +74,8 @@ class StepEvents:
         self._period, self._swept, self._host_rows = period, swept[number], host_rows
         self._places, self._threads, self._hosts = places, threads, hosts
         self.begin, self.end = int(self.unit.bounds[period]), int(self.unit.bounds[period + 1])
-        pieces = rows_of(self._swept.piece_period, period, period + 1)
+        periods = self._swept.piece_period
+        pieces = slice(*np.searchsorted(periods, np.array((period, period + 1), periods.dtype)).tolist())
         self._ops = np.asarray(self._swept.piece_op[pieces], np.int64)
         launch = self.unit.launch[self._ops]
         seen, count = np.unique(timeline.launches.tid[launch[launch >= 0]], return_counts=True)
