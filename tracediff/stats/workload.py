@@ -117,21 +117,18 @@ def _class_weight(steps: Steps, chosen: Bools, klass: Ints, classes: int = 0) ->
 
 def shared(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
     """The part of each side's chosen steps that are of a class that both sides have."""
-    one, other = _class_weight(steps, chosen, klass)[:2]
-    both = (one > 0) & (other > 0)
-    return (
-        float(one[both].sum() / one.sum()) if one.any() else 0.0,
-        float(other[both].sum() / other.sum()) if other.any() else 0.0,
-    )
+    return _of_both(*_class_weight(steps, chosen, klass)[:2])
 
 
 def shared_time(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
     """The part of the time of each side's chosen steps that is of a class that both sides have."""
     classes = int(klass.max(initial=0)) + 1
-    one, other = (
-        np.bincount(klass[mine], weights=steps.ns[mine], minlength=classes)
-        for mine in (chosen & (steps.side == side) for side in (0, 1))
-    )
+    sides = (chosen & (steps.side == side) for side in (0, 1))
+    return _of_both(*(np.bincount(klass[mine], steps.ns[mine], classes) for mine in sides))
+
+
+def _of_both(one: Floats, other: Floats) -> tuple[float, float]:
+    """The part of each side that is of a class that both sides have, by what each class has of it."""
     both = (one > 0) & (other > 0)
     return (
         float(one[both].sum() / one.sum()) if one.any() else 0.0,
