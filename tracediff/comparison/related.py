@@ -3,7 +3,7 @@
 | related | because |
 | kernels of all phases | one is named after a kernel that the other holds too |
 | kernels and what the host did in a range | the kernels that came or went are those of that range alone: a library does its work otherwise |
-| a kernel that came or went alone | a block of the same phase replaces kernels of its kind, or one of its kind went or came as often |
+| a kernel that came or went alone | one of its kind went or came as often |
 | waits for the GIL | one thread held it |
 | host work, launch calls and latency | another number of synchronising calls in their range exposes or hides them |
 | launching | another number of kernels, or of copies |
@@ -31,7 +31,6 @@ from tracediff.comparison.places import (
     joined,
 )
 from tracediff.comparison.structure import APART
-from tracediff.kernels.names import category
 from tracediff.model import (
     ApiRow,
     CallFact,
@@ -290,9 +289,9 @@ def _same_change(one: Candidate, other: Candidate) -> bool:
         return True
     if _swapped(one, other):
         return True
-    if one.cause == other.cause and one.cause in _NAMING and one.phase != other.phase:
-        return one.kinds == other.kinds  # libraries name kernels of other shapes otherwise
-    return one.phase == other.phase and (_belongs(one, other) or _belongs(other, one))
+    # libraries name kernels of other shapes otherwise
+    alike = one.cause == other.cause and one.cause in _NAMING and one.phase != other.phase
+    return alike and one.kinds == other.kinds
 
 
 def _swapped(one: Candidate, other: Candidate) -> bool:
@@ -302,19 +301,6 @@ def _swapped(one: Candidate, other: Candidate) -> bool:
     (gone, came), (went, new) = one.count or (0.0, 0.0), other.count or (0.0, 0.0)
     pairs = [(gone, new)] * (came == went == 0) + [(came, went)] * (gone == new == 0)
     return any(as_often(*pair) for pair in pairs)
-
-
-def _belongs(lone: Candidate, block: Candidate) -> bool:
-    """Whether a kernel that came or went alone is of a kind that came or went in a block that replaces kernels."""
-    if lone.count is None or block.facts.match != "replaced" or 0 not in lone.count:
-        return False
-    side = lone.count.index(0)
-    kinds = {
-        category(part.where.called[0])
-        for part in block.parts
-        if part.where.called and (part.count_baseline, part.count_candidate)[side] == 0
-    }
-    return bool(lone.where.called) and category(lone.where.called[0]) in kinds
 
 
 def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:

@@ -127,7 +127,7 @@ def shared_time(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]
     return _of_both(*(np.bincount(klass[mine], steps.ns[mine], classes) for mine in sides))
 
 
-def _of_both(one: Floats, other: Floats) -> tuple[float, float]:
+def _of_both(one: Floats | Ints, other: Floats | Ints) -> tuple[float, float]:
     """The part of each side that is of a class that both sides have, by what each class has of it."""
     both = (one > 0) & (other > 0)
     return (
