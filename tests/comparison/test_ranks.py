@@ -92,6 +92,34 @@ def test_a_program_on_more_ranks_is_compared_by_their_means(tmp_path):
     assert (check.status, check.baseline, check.candidate) == ("warn", "1", "2")
 
 
+def split_over_two(folder, name: str, second_us: int) -> Side:
+    """Sixteen steps of one process: 100 us on device 0, then `second_us` (every other step one more) on device 1, then 50 us of the host."""
+    trace, at = TraceBuilder().process(100).thread(100, 1), 0
+    for number in range(17):
+        us = second_us + number % 2
+        trace.range(1, label(number), at, at + 15 * US)
+        for device, (begin, long) in enumerate(((20, 100), (120, us))):
+            corr = 2 * number + device
+            trace.api(1, "cudaLaunchKernel", at + 5 * device * US, at + 5 * (device + 1) * US, corr=corr)
+            trace.kernel(
+                corr, at + begin * US, at + (begin + long) * US, name=f"gemm_{device}", device=device
+            )
+        at += (170 + us) * US
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(trace, folder / name)])])
+
+
+def test_devices_of_one_process_are_compared_each_with_itself(tmp_path):
+    """The second half of the model takes 400 us for 300: each device's step is 100 us longer, and half of that is compute in the mean."""
+    result = compare(split_over_two(tmp_path, "a", 300), split_over_two(tmp_path, "b", 400))
+    assert result.step.delta_ns == pytest.approx(100 * US)
+    assert result.accounting.delta["compute"] == pytest.approx(50 * US)
+    assert [row.delta_ns for row in result.ranks] == pytest.approx([100 * US] * 2)
+    (slower,) = [one for one in result.findings if one.cause == "kernel_time"]
+    assert slower.delta_ns == pytest.approx(50 * US)
+    assert slower.level == "likely"
+
+
 def test_waiting_in_collectives_is_told_from_moving_data(tmp_path):
     result = compare(side(tmp_path, "a", late_us=30), side(tmp_path, "b", late_us=80))
     first, second = result.ranks

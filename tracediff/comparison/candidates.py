@@ -144,7 +144,8 @@ class Describe:
         self._awaited = peers.join(phases, on=["side", "run", "part", "stratum"])
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
-        self._ranks = measured.frame.steps["counterpart"].n_unique()
+        steps = measured.frame.steps
+        self._ranks = sorted(steps["rank"].unique()) if steps["counterpart"].n_unique() > 1 else []
         of_phase = measured.frame.steps["phase"].gather(layout.idle_rows["step"])
         idle = layout.idle_rows.with_columns(phase=of_phase)
         self._none = idle.clear()
@@ -215,7 +216,7 @@ class Describe:
             level=one.level if not in_rare or _often(facts.rare) else "within_noise",
             explained=one.score,
         )
-        return self._of_one_rank(candidate, mine) if self._ranks > 1 else candidate
+        return self._of_one_rank(candidate, mine) if len(self._ranks) > 1 else candidate
 
     def _awaited_by(self, key: IdleKey, one: Judgement) -> AwaitedFact | None:
         """What of another thread's work changed most during the waits at the place, where most of the change is that."""
@@ -398,8 +399,7 @@ class Describe:
         if candidate.level == "within_noise" or candidate.facts.rare or candidate.judged.part == "tail":
             return candidate
         phase, delta = candidate.judged.phase.steps, candidate.judged.delta
-        ranks = sorted(self._m.frame.steps["counterpart"].unique().to_list())
-        sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in ranks}
+        sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in self._ranks}
         moved = sum(abs(one.delta) for one in sizes.values())
         number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
         if not moved or abs(size.delta) < NEARLY * moved or size.delta * delta <= 0:

@@ -111,8 +111,8 @@ class Sums(msgspec.Struct, frozen=True):
 class Frame(msgspec.Struct, dict=True):
     """All whole steps in a fixed order, and the phases that are compared.
 
-    steps: side, run, part, period, rank, phase and the columns of the table of steps; counterpart: the rank that a step is held against, 0
-    of all steps where a side has more ranks. runs: of the baseline, the candidate and,
+    steps: side, run, part, period, rank, phase and the columns of the table of steps; counterpart: a number of the rank and device that a step
+    is held against, 0 of all steps where a side has more of them. runs: of the baseline, the candidate and,
     where given, the A/A repeats.
     """
 
@@ -335,7 +335,7 @@ def build_frame(
     # each window of a run has a clock of its own
     steps = steps.sort("side", "run", "rank", "device", "part", "start_ns").with_columns(
         again=~pl.col("op_key").is_first_distinct().over("side", "run", "rank", "device"),
-        counterpart=pl.when(_as_many_ranks(steps)).then("rank").otherwise(0),
+        counterpart=pl.when(_as_many(steps)).then(pl.struct("rank", "device").rank("dense")).otherwise(0),
     )
     frame = Frame(steps, runs, [], notes, paired, left_out, rounds)
     used = np.ones(len(steps), np.bool_)
@@ -383,10 +383,10 @@ def _common_labels(steps: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     return steps.with_columns(ctx_tokens=pl.lit(None, dtype=pl.Int64)), ["label-generation"]
 
 
-def _as_many_ranks(steps: pl.DataFrame) -> bool:
-    """Whether the ranks of both sides have the same numbers, but for lost ones: else none is the counterpart of another."""
-    highest = steps.filter(pl.col("side") < 2).group_by("side").agg(pl.col("rank").max())
-    return highest["rank"].n_unique() == 1
+def _as_many(steps: pl.DataFrame) -> bool:
+    """Whether both sides have as many ranks, but for lost ones, and devices of one: else none is the counterpart of another."""
+    highest = steps.filter(pl.col("side") < 2).group_by("side").agg(pl.col("rank", "device").max())
+    return len(highest.select("rank", "device").unique()) == 1
 
 
 def _starts(frame: Frame, mine: Bools) -> Bools:
@@ -430,8 +430,8 @@ def _phase(
     judged = judged and enough(eligible, np.zeros_like(mine))
     if frame.once:  # what occurs once in each run is its own start, and repeats from run to run
         judged = min(frame.runs[:2]) >= PERMUTE
-    ranks = steps["rank"].to_numpy().astype(np.int64)
-    unit = every.run * (int(ranks.max(initial=0)) + 1) + ranks
+    device = steps.select(pl.struct("rank", "device").rank("dense")).to_series().to_numpy().astype(np.int64)
+    unit = every.run * (int(device.max(initial=0)) + 1) + device
     options = _workloads(steps, mine)
     ways = options if len(sides) > 1 else {"none": options["none"]}
     if steps.filter(pl.Series(mine))["gen_reqs"].is_null().all():
@@ -519,7 +519,7 @@ def _steady(steps: Steps, typical: Bools, ops: Ints) -> bool:
 
 
 def _workloads(steps: pl.DataFrame, mine: Bools) -> dict[str, Ints]:
-    """Ways to say which steps of a phase are alike, each with its classes; ranks that both sides have are apart in all of them."""
+    """Ways to say which steps of a phase are alike, each with its classes; ranks and devices that both sides have are apart in all of them."""
     options: dict[str, list[str | pl.Expr]] = {
         "ops": ["op_key"],
         "requests": [

@@ -121,7 +121,7 @@ def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held 
 
 def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
     """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
-    words: list[pl.Expr] = [pl.col("counterpart"), pl.col("device")]
+    words: list[pl.Expr] = [pl.col("counterpart")]
     if labels:
         words += [pl.col("ctx_reqs"), *(half_octave(name) for name in ("ctx_tokens", "gen_reqs"))]
     own = frame.steps.filter(pl.Series(mine)).select(pl.struct(words).rank("dense") - 1)

@@ -87,7 +87,9 @@ class _Finder:
         self._m, self._writer = measured, writer
         steps = measured.steps
         self._steps = steps
-        self._side, self._rank, self._ns = (steps[name].to_numpy() for name in ("side", "counterpart", "ns"))
+        self._side, self._rank, self._of, self._ns = (
+            steps[name].to_numpy() for name in ("side", "rank", "counterpart", "ns")
+        )
         self._phases = {one.steps.phase: one for one in measured.phases}
         self._workload = np.full(len(steps), -1, np.int64)
         place = measured.frame.index.rows(workloads)
@@ -206,7 +208,7 @@ class _Finder:
         mine = (self._side == lead) & (rest > 0)
         if finding.where.rank is not None and place.keys:
             mine &= self._rank == finding.where.rank
-        mine &= self._rank == self._most_changed(mean, spent, lead, mine)
+        mine &= self._of == self._most_changed(mean, spent, lead, mine)
         if _in_rare_steps(finding):
             usual = self._mean(spent, typical * mine)
             more = np.where(mine, spent - usual, 0.0)
@@ -220,21 +222,21 @@ class _Finder:
         return phase.steps.rest[:many], phase.steps.typical[:many], phase.steps.mean[:many]
 
     def _most_changed(self, weight: Floats, spent: Floats, lead: int, steps: Bools) -> int:
-        """Of the ranks of some steps of a side the one on which the cause grew most against the other side."""
-        ranks = np.unique(self._rank[steps]).tolist()
+        """Of the devices of some steps of a side the one on which the cause grew most against the other side."""
+        devices = np.unique(self._of[steps]).tolist()
 
-        def grown(rank: int) -> float:
+        def grown(device: int) -> float:
             own, other = (
-                self._mean(spent, weight * ((self._rank == rank) & (self._side == side)))
+                self._mean(spent, weight * ((self._of == device) & (self._side == side)))
                 for side in (lead, 1 - lead)
             )
             return own - other
 
-        return max(ranks, key=lambda rank: (grown(rank), -rank), default=-1)
+        return max(devices, key=lambda device: (grown(device), -device), default=-1)
 
     def _other_step(self, finding: Finding, phase: PhaseCells, spent: Floats, lead: int) -> int | None:
         """The step of the other side to look at beside: of the same workload where one was kept, typical of its side."""
-        mine = (self._side != self._side[lead]) & (self._rank == self._rank[lead])
+        mine = (self._side != self._side[lead]) & (self._of == self._of[lead])
         rest, typical, _ = (mine & (weight > 0) for weight in self._weights(phase))
         alike = self._workload == self._workload[lead]
         by = self._ns.astype(float) if _in_rare_steps(finding) else spent

@@ -153,7 +153,7 @@ PATTERNS: dict[str, str] = {
     "aligned_at_end": "the end of {kernel}",
     # What a page draws.
     "fall_title": "Where the time of a {step} went",
-    "fall_of_ranks": "{step} (mean of {ranks} ranks)",
+    "fall_of_ranks": "{step} (mean of {ranks})",
     "fall": "Bars add up; figures are rounded. What may be noise is faint.",
     "fall_axis": "Bars start at {time}, not at zero.",
     "fall_others": "Others: {labels}.",
@@ -191,7 +191,7 @@ PATTERNS: dict[str, str] = {
     # What the figures of phases are, and how many runs and steps they are of.
     "note_of_captures": "{runs} runs",
     "note_of_steps": "{typical}; {runs} runs, {steps} compared steps",
-    "note_of_rank_steps": "{typical}; {runs} runs, {steps} compared steps of {ranks} ranks",
+    "note_of_rank_steps": "{typical}; {runs} runs, {steps} compared steps of {ranks}",
     "labels": "baseline {baseline}, candidate {candidate}",
     "runs_of": "runs of the {side}: {runs}",
     "run_odd": "{run} (left out)",

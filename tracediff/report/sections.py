@@ -664,7 +664,7 @@ def _ranks(report: Report) -> Section | None:
         groups = table(report, "rank groups", report.rank_groups)
         found.append(part(LISTED["rank groups"].title, [*map(lead, told), groups]))
     found += _own_part(report, "kernels by rank", report.kernel_ranks)
-    return _section("ranks", found, 1, gist=units.counted(len(report.ranks), "rank"), printed=True)
+    return _section("ranks", found, 1, gist=words.ranks(report), printed=True)
 
 
 # What was read

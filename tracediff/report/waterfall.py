@@ -131,7 +131,7 @@ def build(result: Result) -> Waterfall:
     """
     accounting, start, end, of_what = spoken_of(result)
     if len(result.ranks) > 1:
-        of_what = say("fall_of_ranks", step=of_what, ranks=f"{len(result.ranks)}")
+        of_what = say("fall_of_ranks", step=of_what, ranks=words.ranks(result))
     baseline, candidate, given = accounting.baseline, accounting.candidate, accounting.delta
     deltas: dict[str, float] = dict(given)
     notes: dict[str, str] = {}

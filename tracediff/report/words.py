@@ -322,8 +322,15 @@ def steps_note(result: Result) -> str:
         return say("note_of_captures", runs=runs)
     steps = units.pair(step.steps.baseline, step.steps.candidate)
     slots = {"typical": typical(result), "runs": runs, "steps": steps}
-    many = len(result.ranks)
-    return say("note_of_rank_steps", ranks=f"{many}", **slots) if many > 1 else say("note_of_steps", **slots)
+    if len(result.ranks) < 2:
+        return say("note_of_steps", **slots)
+    return say("note_of_rank_steps", ranks=ranks(result), **slots)
+
+
+def ranks(report: Result | Show) -> str:
+    """How many there are: `2 ranks`, `2 devices` of one process."""
+    of = "rank" if len({one.rank for one in report.ranks}) > 1 else "device"
+    return units.counted(len(report.ranks), of)
 
 
 def typical(result: Result) -> str:

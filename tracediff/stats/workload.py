@@ -35,7 +35,7 @@ class Steps(msgspec.Struct, frozen=True):
 def trimmed(steps: Steps, eligible: Bools, klass: Ints, unit: Ints, *, stops: bool = False) -> Bools:
     """Those of the eligible steps that do not stop (but with `stops`), without the slowest and the fastest `TRIM` of these in their unit.
 
-    A unit is a run, or a rank of it. Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps
+    A unit is a run, or a device of one of its ranks. Each beside the median of its class, so that a long workload is not taken for a slow step. Equal steps
     stay or go together.
     """
     apart, times = np.zeros(len(steps.ns)), np.ones(len(steps.ns))

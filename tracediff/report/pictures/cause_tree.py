@@ -149,7 +149,7 @@ def draw(report: Result | Show, layout: Layout) -> Sheet | None:
     out = Sheet(layout, TITLE)
     most = max((abs(tree[number].delta_ns) for number in top), default=0.0) if two else 0.0
     ink = _Ink(tree, top, layout.width / step_ns, most, units.scale_for([step_ns]))
-    ranks = f", mean of {len(report.ranks)} ranks" if len(report.ranks) > 1 else ""
+    ranks = f", mean of {words.ranks(report)}" if len(report.ranks) > 1 else ""
     y = 0.0
     for side in ("baseline", "candidate")[: 1 + two]:
         out.write(0, y + 9, side * two, bold=True)
