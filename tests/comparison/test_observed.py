@@ -47,3 +47,14 @@ def test_what_is_sure_is_said_though_the_step_moved_the_other_way(host_us: int, 
     result = compare(one, other)
     assert result.step.delta_ns == pytest.approx((host_us - 800) * US)
     assert result.headline.why == why
+
+
+def test_what_is_sure_is_said_however_little_of_a_change_that_may_be_noise(tmp_path: Path):
+    """30 of 330 us are the GPU's; the host's 300 may be noise, and so may all of it."""
+    one = side(tmp_path, "one", kernel_us=100, host_us=1_000)
+    other = side(tmp_path, "other", kernel_us=130, host_us=1_300)
+    result = compare(one, other)
+    assert result.verdict == "inconclusive"
+    assert result.headline.why == (
+        "+30.0 us of it: slower gemm kernels; measured, may be noise: host work in [Executor] _forward_step (+300 us)."
+    )

@@ -64,7 +64,10 @@ def _observed(
 
 
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest cause, then those that are more than noise, by size; then what surely moved most the other way, which the change would hide."""
+    """The largest cause, then those that are more than noise, by size; then what surely moved most the other way, which the change would hide.
+
+    What is sure is told however little of a change it is that may be noise: that would hide it as well.
+    """
     if not found.delta_ns:
         return []
     sign = 1 if found.delta_ns > 0 else -1
@@ -72,14 +75,18 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     sizes = [(_size(one, found), one) for one in findings if one.cause != "batch_mix"]
     sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
     sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
-    least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
+    of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
+    some = WORTH * phase.step_ns
+    least = max(LITTLE * abs(found.delta_ns), some)
     parts: list[ObservedPart] = []
     for size, one in sizes:
-        if len(parts) == FIRST or sum(part.share for part in parts) >= _EXPLAINED:
+        hidden = of_noise and one.level in SURE
+        explained = sum(part.share for part in parts) >= _EXPLAINED
+        if len(parts) == FIRST or (explained and not hidden):
             break
-        if sign * size >= least and (worth or one.level in SURE):
+        if sign * size >= (some if hidden else least) and (worth or one.level in SURE):
             parts.append(ObservedPart(one.rank, size, size / found.delta_ns))
-    least = max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns)
+    least = some if of_noise else max((1 - _EXPLAINED) * abs(found.delta_ns), some)
     against = [
         ObservedPart(one.rank, size, size / found.delta_ns)
         for size, one in sizes
