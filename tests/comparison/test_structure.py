@@ -494,6 +494,33 @@ def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_pat
     assert not [row for row in compare(one, now_and_then).structure if row.kind == "code_loads"]
 
 
+def test_what_goes_with_the_load_is_a_rate_at_a_regular_distance_alone(tmp_path):
+    """Steps 3, 7, ..., 27 of 30 copy to the host and enter a range: 7 steps lie so in 30^2 / (2 * 6) = 75 of 2,035,800 ways, at most."""
+
+    def of(name: str, when: Callable[[int], bool]) -> Side:
+        acts = [copy(64, "pinned"), entered("respond")]
+        return side(tmp_path / name, 31, lambda n: [kernel(), *(acts if when(n) else [])])
+
+    never, always = of("never", lambda _: False), of("always", lambda _: True)
+    fourth, some = of("fourth", lambda n: n % 4 == 3), of("some", lambda n: n in (3, 4, 11, 17, 18, 25, 30))
+
+    def rates(one: Side, other: Side) -> list[tuple]:
+        found = [row for row in compare(one, other).structure if row.rate]
+        return [(row.kind, row.name, row.memory, row.baseline_any, row.candidate_any) for row in found]
+
+    assert rates(never, fourth) == [
+        ("copies", "[memcpy HtoD]", "pinned", 0, 7),
+        ("ranges", "respond", "", 0, 7),
+    ]
+    assert rates(fourth, always) == [
+        ("copies", "[memcpy HtoD]", "pinned", 7, 30),
+        ("ranges", "respond", "", 7, 30),
+    ]
+    assert rates(never, some) == rates(some, always) == []
+    (row, _) = [row for row in compare(never, fourth).structure if row.rate]
+    assert row.p_value == pytest.approx(75 / 2_035_800)
+
+
 def test_collections_that_one_side_may_not_have_recorded_are_not_certain(tmp_path):
     (row,) = rows(tmp_path, [kernel()], [kernel(), collection()])
     assert (row.baseline, row.candidate, row.certain) == (0, 1, False)

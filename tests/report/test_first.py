@@ -645,6 +645,10 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("workload", 0.9, 0.6), "40 % of the launches have another grid size (other work per step)"),
         (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),
         (counted("algorithm", 64, 64, name="all-reduce", baseline_of=64, candidate_of=64, baseline_values=["RING"], candidate_values=["TREE"]), "all-reduce RING -> TREE in 64 of 64 launches per step"),
+        (counted("copies", 0, 8, name="[memcpy DtoH]", memory="pinned", rate=True, baseline_any=0, candidate_any=14), "memcpy DtoH (pinned) in 0 % -> 12 % of steps"),
+        (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1", "5632,1,1 x 128,1,1"], candidate_values=["2048,1,1 x 32,1,1", "5632,1,1 x 32,1,1"]),
+         "kernel mul_mat_vec in blocks of 128 -> 32 threads"),
+        (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1"], candidate_values=["8192,1,1 x 32,1,1"]), "kernel mul_mat_vec in another grid"),
         (counted("grid", 16, 16, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", baseline_values=["16,1,1 x 512,1,1"], candidate_values=["4,1,1 x 544,1,1"]),
          "all-reduce with other channels or another protocol of NCCL (grid 16 x 512 -> 4 x 544)"),
     ],
@@ -656,13 +660,17 @@ def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
 
 
 def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_gone() -> None:
-    """24 of one and 24 of the other: the kernel was tuned anew. Where one more came it says so."""
+    """24 of one and 24 of the other: told where nothing else is, for it may only be tuned anew. Where one more came it says so."""
     old, new = (
         "void reduce_kernel<512, 1, Op<sum_functor>>(Op)",
         "void reduce_kernel<128, 4, Op<sum_functor>>(Op)",
     )
     went, came = counted("kernel", 24, 0, name=old), counted("kernel", 0, 24, name=new)
-    assert headline(result("regressed", seen(1_000, 1_092, 8), structure=[went, came])).counts == ""
+    alone = result("regressed", seen(1_000, 1_092, 8), structure=[went, came])
+    assert headline(alone).counts == "By count: 24 launches of reduce per step with other template arguments."
+    waits = counted("synchronisations", 1, 2, name="cudaStreamSynchronize")
+    beside = msgspec.structs.replace(alone, structure=[waits, went, came])
+    assert headline(beside).counts == "By count: cudaStreamSynchronize 1 -> 2."
     more = msgspec.structs.replace(came, candidate=25)
     said = headline(result("regressed", seen(1_000, 1_092, 8), structure=[more, went])).counts
     assert said.startswith("By count: ") and said.endswith("is new (25 per step).")

@@ -52,6 +52,7 @@ _SIZED = (
 )  # of as many other bytes tell; where there are more or fewer messages, so are kernels
 _VARYING = ("kernels", "graph_launches", "synchronisations", "copies", "ranges")  # told where they vary, too
 _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
+_WITH_LOAD = ("synchronisations", "copies", "ranges")  # how often may go with the load
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
 _FEW = 0.05  # of a round, each of which is a part of a step
 
@@ -575,11 +576,16 @@ def data_type(kernel: str) -> str:
     return min(found)[1] if found else ""
 
 
-def _regularly(frame: Frame, phase: str, there: npt.NDArray[np.bool_]) -> bool:
-    """Whether what one side alone has comes at a regular distance of steps of a phase."""
+def _regularly(frame: Frame, phase: str, there: npt.NDArray[np.bool_], *sides: int) -> bool:
+    """Whether what a side has, of any or of one of `sides`, comes at a regular distance of steps of a phase."""
     mine = (frame.steps["phase"] == phase).to_numpy()
-    sides = frame.steps["side"].to_numpy()[mine]
-    return any(regular(np.diff(np.flatnonzero(there[mine][sides == one]))) for one in (0, 1))
+    of = frame.steps["side"].to_numpy()[mine]
+    return any(regular(np.diff(np.flatnonzero(there[mine][of == one]))) for one in sides or (0, 1))
+
+
+def _by_distance(some: int, of: int) -> float:
+    """The part that lies at one distance, of all ways in which so many steps of those may lie."""
+    return float(of**2 / (2 * (some - 1)) / math.comb(of, some))
 
 
 def _rates(
@@ -597,21 +603,33 @@ def _rates(
     def chance(at: int) -> float:
         (none, of_none), (some, of) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
         if not none and some >= LEAST and _regularly(frame, phase, counted.has(at)):
-            ways = of**2 / (2 * (some - 1))  # to lie at one distance, of all ways to lie
-            return float(ways / math.comb(of, some))
+            return _by_distance(some, of)
         return fisher_exact(some, of, none, of_none)
 
+    def of_load(at: int) -> float:
+        """The same of what goes with the load: one side alone has it at a regular distance, or all steps of the other have it."""
+        shares = held.any[:, at] / held.steps
+        side = int(shares.argmin() if shares.max() >= HELD else shares.argmax())
+        some, of, other = int(held.any[side, at]), held.steps[side], shares[1 - side]
+        rare = LEAST <= some < MOSTLY * of and (not other or other >= HELD)
+        regularly = rare and _regularly(frame, phase, counted.has(at), side)
+        return _by_distance(some, of) if regularly else 1.0
+
     tested = {
-        kind: [(chance(at), at) for at, item in enumerate(items) if item.kind == kind and not item.thread]
-        for kind in _RATES
+        kind: [
+            (of_load(at) if kind in _WITH_LOAD else chance(at), at)
+            for at, item in enumerate(items)
+            if item.kind == kind and not item.thread
+        ]
+        for kind in (*_RATES, *_WITH_LOAD)
     }
-    functions = sum(len(tests) for tests in tested.values())
+    functions = sum(len(tests) for kind, tests in tested.items() if kind in _RATES)
     for kind, tests in tested.items():
         if not tests or held.differs[[at for _, at in tests]].any():
             continue
         p, at = min(tests, key=lambda one: (one[0], items[one[1]]))
         if kind != "collections":  # these come as often as objects are made, not by chance
-            p = min(p * functions, 1.0)
+            p = min(p * (len(tests) if kind in _WITH_LOAD else functions), 1.0)
         if p < ALPHA:
             before, after = held.means[:, at].tolist()
             yield row(at, kind, baseline=before, candidate=after, rate=True, p_value=p)

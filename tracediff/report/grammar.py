@@ -59,6 +59,8 @@ PATTERNS: dict[str, str] = {
     "count_new_again": "{after} more launches of {name} per {per}",
     "count_gone_again": "{before} fewer launches of {name} per {per}",
     "count_grid": "kernel {name} in another grid",
+    "count_block": "kernel {name} in blocks of {before} -> {after} threads",
+    "count_instances": "{count} of {name} per {per} with other template arguments",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",
     "count_channels": "{name} with other channels or another protocol of NCCL (grid {before} -> {after})",

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from tracediff.kernels.names import collective, short
+from tracediff.kernels.names import category, collective, short
 from tracediff.model import Finding, Kernels, Result, StructureRow
 from tracediff.model.structure import StructureKind
 from tracediff.report import units, words
@@ -35,7 +35,8 @@ def brief_of(result: Result) -> list[str]:
     ]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     mine = [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
-    mine = _graphs_first(_without_retuned(mine))
+    retuned = _retuned(mine)
+    mine = _graphs_first([one for one in mine if one not in retuned])
     kinds = {one.kind for one in mine}
     alike = _alike(result) if "kernel" in kinds else set()
     causes = [
@@ -67,13 +68,21 @@ def brief_of(result: Result) -> list[str]:
             change = words.opposed(timed, result) or prose.delta(timed.delta_ns)
             text = f"{text} ({change})"
         said.append(text)
-    return said
+    return said or [_instances(retuned, one) for one in retuned[:1]]
 
 
 def more(result: Result, kind: StructureKind, phase: str | None) -> float:
     """How often more the candidate does something in a step of a phase; the largest where several differ."""
     mine = (row for row in result.structure if row.kind == kind and row.phase == phase)
     return max((row.candidate - row.baseline for row in mine), default=0.0)
+
+
+def other_type(result: Result, finding: Finding) -> tuple[str, str] | None:
+    """The data types before and after of the kernels that a slower cause is named after, where they have another."""
+    kinds = {category(name) for name in finding.where.called} if finding.cause == "kernel_time" else set()
+    mine = (row for row in result.structure if row.kind == "dtype" and row.phase == finding.where.phase)
+    found = (row for row in mine if row.name in kinds and finding.delta_ns > 0)
+    return next(((row.baseline_values[0], row.candidate_values[0]) for row in found), None)
 
 
 def _holds(finding: Finding, row: StructureRow) -> bool:
@@ -88,13 +97,20 @@ def _holds(finding: Finding, row: StructureRow) -> bool:
     return row.kind == "synchronisations" and facts.counted_calls and where.api == row.name
 
 
-def _without_retuned(rows: list[StructureRow]) -> list[StructureRow]:
-    """The differences without kernels of one name that are launched as often in all: other instances of a template, neither new nor gone."""
+def _retuned(rows: list[StructureRow]) -> list[StructureRow]:
+    """Kernels of one name that are launched as often in all: other instances of a template, neither new nor gone."""
     more: dict[str, float] = defaultdict(float)
     for one in rows:
         if one.kind == "kernel":
             more[_own(one.name)] += one.candidate - one.baseline
-    return [one for one in rows if one.kind != "kernel" or units.count(more[_own(one.name)]) != "0"]
+    return [one for one in rows if one.kind == "kernel" and units.count(more[_own(one.name)]) == "0"]
+
+
+def _instances(rows: list[StructureRow], of: StructureRow) -> str:
+    """How many launches of a kernel are of other instances of its template."""
+    own = [one.candidate - one.baseline for one in rows if _own(one.name) == _own(of.name)]
+    count = units.launches(sum(one for one in own if one > 0))
+    return say("count_instances", count=count, name=_own(of.name), per=of.per)
 
 
 def _graphs_first(rows: list[StructureRow]) -> list[StructureRow]:
@@ -168,14 +184,19 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
         "per": row.per,
         "memory": row.memory,
     }
+    if row.rate or (row.kind == "ranges" and _rarer(row)):
+        sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
+        shares = units.arrow(units.share(*one) for one in sides)
+        name = _copied(row) if row.kind == "copies" else row.name
+        return say("count_rate", name=name or _PLAIN[row.kind], shares=shares)
     if row.kind == "workload":
         return say("check_other_work", percent=units.share(1 - min(row.baseline, row.candidate)))
     if row.kind in ("graph_kernels", "early"):
         before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
         return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
     if row.kind == "blocking":
-        sides = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
-        before, after = (f"{100 * one / (of or 1):.0f}" for one, of in sides)
+        parts = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
+        before, after = (f"{100 * one / (of or 1):.0f}" for one, of in parts)
         return say("count_blocking", before=before, after=after)
     if row.kind == "kernels":
         return say("count_kernels_in" if row.range else "count_kernels", **slots)
@@ -189,6 +210,8 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
         pattern = f"count_{row.kind}"
         if row.kind == "grid" and collective(row.name)[0]:
             kernel, pattern = collective(row.name)[0], "count_channels"
+        elif row.kind == "grid" and (blocks := _blocks(row)):
+            (one, other), pattern = blocks, "count_block"
         one, other = (text.replace(",1,1", "") for text in (one, other))
         slots |= {
             "name": kernel,
@@ -208,10 +231,6 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
         )
     if row.kind == "memory":
         return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
-    if row.rate or (row.kind == "ranges" and _rarer(row)):
-        sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
-        shares = units.arrow(units.share(*one) for one in sides)
-        return say("count_rate", name=row.name or _PLAIN[row.kind], shares=shares)
     if row.kind == "ranges":
         return say("count_range", **slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
@@ -221,6 +240,16 @@ def _rarer(row: StructureRow) -> bool:
     """Whether most steps of a side lack it and some have it, where responses come every n-th step: not "1 -> 0.1 times"."""
     sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
     return any(0 < some < MOSTLY * steps for some, steps in sides)
+
+
+def _blocks(row: StructureRow) -> tuple[str, str] | None:
+    """The blocks of both sides, where a kernel has others in the same grids."""
+    sides = [
+        [set(part) for part in zip(*(shape.split(" x ") for shape in values), strict=True)]
+        for values in (row.baseline_values, row.candidate_values)
+    ]
+    (grids, before), (others, after) = sides
+    return ("/".join(sorted(before)), "/".join(sorted(after))) if grids == others else None
 
 
 def _own(name: str, alike: Collection[str] = ()) -> str:
@@ -241,16 +270,20 @@ _PLAIN = {
 }
 
 
-def _copies(row: StructureRow, slots: dict[str, str]) -> str:
+def _copied(row: StructureRow) -> str:
     kind = row.name.strip("[]").replace("memcpy unified", "migrations of managed memory")
+    return f"{kind} ({row.memory})" if row.memory else kind
+
+
+def _copies(row: StructureRow, slots: dict[str, str]) -> str:
+    name = _copied(row)
     if row.baseline_values and not row.varies:
         (one,), (other,) = row.baseline_values, row.candidate_values
         sizes = [units.size(round(size)) for size in (row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)]
         pattern = "count_memory" if sizes[0] == sizes[1] else "count_memory_bytes"
         counts = units.arrow((slots["before"], slots["after"]))
-        slots |= {"name": kind, "one": one, "other": other, "counts": counts, "bytes": units.arrow(sizes)}
+        slots |= {"name": name, "one": one, "other": other, "counts": counts, "bytes": units.arrow(sizes)}
         return say(pattern, **slots)
-    name = f"{kind} ({row.memory})" if row.memory else kind
     if row.baseline == row.candidate and row.baseline_bytes is not None and row.candidate_bytes is not None:
         one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))
         return say("count_other", **slots | {"name": name, "before": one, "after": other})
