@@ -1351,14 +1351,25 @@ def test_advice_fits_the_cause(cause: str, more: dict[str, Any], said: str) -> N
     assert found.next.startswith(said), found.next
 
 
+GEMM = {"where": {"kernels": m.Kernels(("nvjet_gemm",), ("sgemm_128x64",))}}
+OF_TYPES = {"name": "gemm", "baseline_values": ["bf16"], "candidate_values": ["fp32"]}
+
+
 @pytest.mark.parametrize(
-    ("before", "after", "said"), [(0, 30, "unset CUDA_LAUNCH_BLOCKING"), (30, 0, "profile the host code")]
-)
-def test_advice_on_host_work_where_launches_wait_for_their_kernels(
-    before: int, after: int, said: str
+    ("cause", "more", "row", "said"),
+    [
+        ("host_work", {}, counted("blocking", 0, 30, baseline_of=30, candidate_of=30), "unset CUDA_LAUNCH_BLOCKING"),
+        ("host_work", {}, counted("blocking", 30, 0, baseline_of=30, candidate_of=30), "profile the host code"),
+        ("launch_api", {}, counted("graph_instantiations", 0, 1, name="cudaGraphExecUpdate"), "find why CUDA graphs are made anew"),
+        ("launch_api", {}, counted("graph_instantiations", 1, 0, name="cudaGraphExecUpdate"), "count the launches per step"),
+        ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES), "find what makes these kernels compute in fp32: a weight, an input or a cast was bf16"),
+        ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES | {"name": "norm"}), "profile this kernel with Nsight Compute"),
+    ],
+)  # fmt: skip
+def test_advice_fits_what_differs_by_count(
+    cause: str, more: dict[str, Any], row: m.StructureRow, said: str
 ) -> None:
-    one = finding("host_work", 50.0, where={"phase": "generation"})
-    row = counted("blocking", before, after, baseline_of=30, candidate_of=30)
+    one = finding(cause, 50.0, **more)
     (found,) = with_words(
         msgspec.structs.replace(result("regressed", seen(1_000, 1_050, 8, one), one), structure=[row])
     ).findings
@@ -1398,6 +1409,16 @@ def test_the_only_kernel_that_a_range_launches_more_often_is_named() -> None:
         for name in ("direct_copy", "amax")
     ]
     assert named(msgspec.structs.replace(one, parts=parts)) == "168 -> 184 kernels per step in layer"
+    # 90 of 140 us; amax went in favour of two others, which gain 50
+    parts = [
+        msgspec.structs.replace(parts[0], delta_ns=90_000.0),
+        msgspec.structs.replace(parts[1], delta_ns=50_000.0, of={"amax": -10_000.0, "mul": 40_000.0, "silu": 20_000.0}),
+    ]  # fmt: skip
+    mixed = msgspec.structs.replace(
+        one, parts=parts, where=m.Where(range="layer", kernels=m.Kernels(("amax",)))
+    )
+    assert named(mixed) == "168 -> 184 kernels per step in layer, most of it direct_copy"
+    assert "--kernel 'direct_copy'" in advice(mixed)
 
 
 def test_a_place_outside_any_range_is_no_range() -> None:

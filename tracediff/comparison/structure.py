@@ -611,7 +611,7 @@ def _rates(
         shares = held.any[:, at] / held.steps
         side = int(shares.argmin() if shares.max() >= HELD else shares.argmax())
         some, of, other = int(held.any[side, at]), held.steps[side], shares[1 - side]
-        rare = LEAST <= some < MOSTLY * of and (not other or other >= HELD)
+        rare = LEAST <= some <= MOSTLY * of and (not other or other >= HELD)
         regularly = rare and _regularly(frame, phase, counted.has(at), side)
         return _by_distance(some, of) if regularly else 1.0
 

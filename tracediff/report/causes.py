@@ -112,7 +112,7 @@ def advice(finding: Finding) -> str:
     if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern
-    name = next(iter(finding.where.called), "").replace("\u2026", "*")
+    name = _largest(finding).replace("\u2026", "*")
     return CAUSES[finding.cause].next.format(place=place, call=call, name=name, holder=_holder(finding.where))
 
 
@@ -329,6 +329,8 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
             own = "" if facts.match in ("more", "fewer") else facts.match
             alone = replace(finding, facts=replace(facts, match=own))
             text = f"{text}, {_kernels_named(alone, kernel, kernel, [])}"
+        elif mostly := _mostly(finding):
+            text = say("named_mostly", what=text, kernel=mostly)
         if calls is None:
             return text
         before, after = _count(calls.baseline), _count(calls.candidate)
@@ -391,17 +393,38 @@ def _with_others(finding: Finding, kernel: str) -> str:
     """`a and 9 more kernels` of kernels that changed together, where no fusion or split names them; a kind of them that changed twice as much goes first."""
     if not (rows := _several(finding)):
         return kernel
-    of_kind: dict[str, float] = {}
-    own: set[str] = set()
-    for part in (one for one in finding.parts if not one.follows):
-        for kind, ns in part_kinds(part):
-            of_kind[kind] = of_kind.get(kind, 0.0) + (ns if finding.delta_ns > 0 else -ns)
-            if part.where.kernels == finding.where.kernels:
-                own.add(kind)
+    of_kind = _kinds(finding)
+    mine = [one for one in finding.parts if one.where.kernels == finding.where.kernels and not one.follows]
+    own = {kind for part in mine for kind, _ in part_kinds(part)}
     most = max(of_kind, key=of_kind.__getitem__)
     if own and MOSTLY * of_kind[most] > max(abs(of_kind[kind]) for kind in own):
         kernel = most
     return say("and_kernels", kernel=kernel, more=counted(rows - 1, "more kernel"))
+
+
+def _kinds(finding: Finding) -> dict[str, float]:
+    """What kernels of each kind have of a cause, ns in its direction."""
+    found: dict[str, float] = {}
+    for part in (one for one in finding.parts if not one.follows):
+        for kind, ns in part_kinds(part):
+            found[kind] = found.get(kind, 0.0) + (ns if finding.delta_ns > 0 else -ns)
+    return found
+
+
+def _mostly(finding: Finding) -> str:
+    """The kind of kernel that has most of the time of a cause; empty where none has."""
+    of_kind = _kinds(finding)
+    most = max(of_kind, key=of_kind.__getitem__, default="")
+    return most if most and of_kind[most] > MOSTLY * abs(finding.delta_ns) else ""
+
+
+def _largest(finding: Finding) -> str:
+    """The kernel that has most of a cause, by its whole name; empty where no kernel has any."""
+    found: dict[str, float] = {}
+    for part in (one for one in finding.parts if not one.follows):
+        for name, ns in (part.of or dict.fromkeys(part.where.called[:1], part.delta_ns)).items():
+            found[name] = found.get(name, 0.0) + (ns if finding.delta_ns > 0 else -ns)
+    return max(found, key=found.__getitem__, default=next(iter(finding.where.called), ""))
 
 
 def _several(finding: Finding) -> int:

@@ -194,9 +194,16 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_no_graphs")
     if finding.facts.early is not None and finding.delta_ns > 0:
         return say("next_early")
+    if (
+        finding.cause == "launch_api"
+        and structure.more(result, "graph_instantiations", finding.where.phase) > 0
+    ):
+        return say("graphs_made_next")
     waits = structure.more(result, "blocking", finding.where.phase) > 0  # for their kernels
     if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and waits:
         return say("next_blocking")
+    if computes := structure.other_type(result, finding):
+        return say("next_dtype", before=computes[0], after=computes[1])
     if finding.facts.match in ("replaced", "mixed", "template"):
         return say("next_replaced")
     if not counted and 2 * finding.host_speed_ns > finding.delta_ns > 0:
