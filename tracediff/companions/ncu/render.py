@@ -71,6 +71,10 @@ def _part(row: NcuRow, number: int) -> Section:
     """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
     depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
     none, kernel = missing(row), name(row).text(names.LONG)
+    summed = any(
+        side.summed for side in (row.baseline, row.candidate) if side
+    )  # what bounds several is no word
+    bounds = say("ncu_bound", kernel=kernel, bound=both(row, bound), limited=both(row, limited))
     tables = (("ncu_figures", figures(row)), ("ncu_stalls", stalls(row)))
     listed = [
         table(
@@ -88,7 +92,7 @@ def _part(row: NcuRow, number: int) -> Section:
     blocks: list[Block] = [
         _facts(row),
         *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
-        Line([say("ncu_bound", kernel=kernel, bound=both(row, bound), limited=both(row, limited))]),
+        *([] if summed else [Line([bounds])]),
         Section("", "", listed, columns=True, depth=depth),
         *([Line([say("ncu_ratio", factors=factors(row))])] if row.factors else []),
         *notes(f"Note: {row.note}." if row.note else ""),
