@@ -161,7 +161,7 @@ def test_calls_that_were_lost_are_said_first() -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        ("typical", "generation step 1,000"), ("mean", "mean generation step 1,000"), ("length", "the capture lasts 1,000"),
+        ("typical", "generation step 1,000"), ("mean", "mean generation step 1,000"), ("length", "generation step 1,000"),
         ("gpu", "GPU time per generation step 1,000"),
     ],
 )  # fmt: skip
@@ -551,14 +551,35 @@ def test_rare_steps_are_counted_where_the_mean_is_named() -> None:
         ("length", "Unclear with pr: the capture lasts 6,877 -> 775 ms (-6,102 ms, -88.7 %)."),
         (
             "gpu",
-            "Unclear with pr: GPU time per generation step 6,877 -> 775 ms (-6,102 ms, -88.7 %); the generation step"
-            " lasts 1,039 -> 1,168 us.",
+            "Unclear with pr: GPU time per capture 6,877 -> 775 ms (-6,102 ms, -88.7 %); the capture lasts 1,039 -> 1,168 us.",
         ),
     ],
 )
 def test_whole_captures(of: str, said: str) -> None:
     observed = seen(6_877_000, 775_000, 90_000, of=of)
-    assert headline(result("inconclusive", observed)).what == said
+    inputs = result("inconclusive", observed).inputs
+    runs = [msgspec.structs.replace(run, step_source="whole-capture") for run in inputs.baseline.runs]
+    baseline = msgspec.structs.replace(inputs.baseline, runs=runs)
+    whole = msgspec.structs.replace(
+        result("inconclusive", observed), inputs=msgspec.structs.replace(inputs, baseline=baseline)
+    )
+    assert headline(whole).what == said
+
+
+def test_a_lone_step_with_a_label_is_no_capture() -> None:
+    """`--steps 30` leaves one step of a capture."""
+    lone = headline(result("inconclusive", seen(980, 1_108, 187, of="length"))).what
+    assert lone == "Unclear with pr: generation step 980 -> 1,108 us (+128 us, +13.1 %, within noise)."
+
+
+def test_one_capture_leaves_no_doubt() -> None:
+    """Steps of which none repeats another are the same step by step."""
+    notes = [m.Note("steps-do-not-repeat", "...")]
+    unlike = phase("generation", delta(1_000.0, 0.0, 0.0), "no_change", repeated=False)
+    for basis, doubted in (("identical", False), ("phase", True)):
+        facts = m.VerdictFacts(basis, "generation")
+        one = result("no_change", seen(1_000, 1_000, 0), warnings=notes, phases=[unlike], verdict_facts=facts)
+        assert any(line.startswith("Doubt: ") for line in first.lines(one)) is doubted
 
 
 def test_rounds_of_the_launches_that_both_sides_have() -> None:

@@ -53,7 +53,7 @@ def lines(result: Result) -> list[str]:
 
 def _doubts(result: Result) -> str:
     """What limits belief beside noise: the programs, steps of which none is typical, processes without steps, and the CPUs where a change of the host rests on them."""
-    if result.verdict == "not_comparable":
+    if result.verdict == "not_comparable" or result.verdict_facts.basis == "identical":
         return ""
     slugs, phase = {note.slug for note in result.warnings}, lead(result)
     checks = result.comparability.checks
@@ -238,11 +238,11 @@ def change(result: Result) -> str:
 
 
 def _title(result: Result, change: str) -> str:
-    """What the observed time is of, before and after; of captures that were cut by the launches of a kernel `rounds`."""
+    """What the observed time is of, before and after; of captures that were cut by the launches of a kernel rounds; of a lone step with a label that step."""
     observed, rung, prose = result.observed, result.verdict_facts.rung, words.page_unit(result)
-    rounds = observed.of == "length" and rung.kind == "rounds"
+    lengths = {"round": "title_rounds", "capture": "title_length", "step": "title_typical"}
     return say(
-        "title_rounds" if rounds else f"title_{observed.of}", step=step_of(result, observed.phase), kernel=brief(short(rung.kernel)),
+        lengths[words.unit(result)] if observed.of == "length" else f"title_{observed.of}", step=step_of(result, observed.phase), kernel=brief(short(rung.kernel)),
         before=prose.number(observed.baseline_ns), after=prose.time(observed.candidate_ns), change=change,
     )  # fmt: skip
 
