@@ -16,7 +16,7 @@ from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
 from tracediff.comparison.verdict import WORTH
 from tracediff.model import Finding, VerdictFacts
-from tracediff.model.causes import BUSY
+from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.common import SIDES
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
@@ -76,17 +76,17 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
     sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
     sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
     of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
-    some = WORTH * phase.step_ns
-    least = max(LITTLE * abs(found.delta_ns), some)
+    most = SURELY * phase.step_ns if of_noise else np.inf  # that what is sure needs to have
+    least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
     for size, one in sizes:
         hidden = of_noise and one.level in SURE
         explained = sum(part.share for part in parts) >= _EXPLAINED
         if len(parts) == FIRST or (explained and not hidden):
             break
-        if sign * size >= (some if hidden else least) and (worth or one.level in SURE):
+        if sign * size >= (min(least, most) if hidden else least) and (worth or one.level in SURE):
             parts.append(ObservedPart(one.rank, size, size / found.delta_ns))
-    least = some if of_noise else max((1 - _EXPLAINED) * abs(found.delta_ns), some)
+    least = min(max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns), most)
     against = [
         ObservedPart(one.rank, size, size / found.delta_ns)
         for size, one in sizes
