@@ -12,6 +12,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare, show
 from tests.tiny import label, reduced
 from tracediff.accounting.kernels import EXCHANGES, SENDS, _kinds
+from tracediff.execution.clocks import ranks_of_one
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading, Run, Side
 from tracediff.report.remarks import rank_clocks
@@ -163,3 +164,31 @@ def test_the_start_of_a_session_is_read(tmp_path):
         export.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1795821551379290524, '')")
         export.commit()
     assert reduce_file(path, Reading(threads=1)).meta["SESSION_START_NS"] == ("1795821551379290524",)
+
+
+@pytest.mark.parametrize(
+    ("started_us", "uneven_us", "runs", "slugs"),
+    [
+        (-5000, 0, [("report", 2)], ["ranks-of-one-run"]),
+        # recorded at the same time without collectives that end together: the second ends 200 us later in every other step
+        (-5000, 200, [("report_0", 1), ("report_1", 1)], ["runs-at-once"]),
+        (60_000_000, 0, [("report_0", 1), ("report_1", 1)], []),  # a minute later: a repeat
+    ],
+)
+def test_exports_are_ranks_of_one_run_by_what_they_share_not_by_their_names(
+    started_us, uneven_us, runs, slugs, tmp_path
+):
+    """The clock of the second export is 5000 us ahead, and its session began that much earlier or a minute later."""
+    traces = rank(0, 30), rank(30, 30, ahead_us=5000, uneven_us=uneven_us)
+    parts = side(tmp_path, "a", *traces, started=(10**18, 10**18 + started_us * US)).parts
+    found, notes = ranks_of_one([Run(f"report_{at}", [part]) for at, part in enumerate(parts)])
+    assert [(run.name, len(run.parts)) for run in found] == runs
+    assert [note.slug for note in notes] == slugs
+    if slugs == ["ranks-of-one-run"]:
+        assert found[0].firsts() == (0, 1) and found[0].program_ranks == 2
+
+
+def test_copies_of_a_capture_are_no_ranks(tmp_path):
+    (part,) = side(tmp_path, "a", rank(0, 30), started=(10**18,)).parts
+    runs = [Run("a", [part]), Run("b", [part])]
+    assert ranks_of_one(runs) == (runs, [])

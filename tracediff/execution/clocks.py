@@ -13,6 +13,7 @@ tell whether clocks are one, and align them where not; other collectives only wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -31,7 +32,7 @@ from tracediff.accounting.kernels import (
 )
 from tracediff.accounting.reduction import Reduction
 from tracediff.execution.sides import Run, Side
-from tracediff.model import RankClock
+from tracediff.model import Note, RankClock
 
 AGREE = 95  # percent
 _SHARED = ["step", "comm", "ordinal"]  # what names a collective of a run
@@ -50,6 +51,66 @@ def with_waits(side: Side) -> Side:
         clocks += [] if joined is None else [joined[1]]
     worst = max(clocks, key=lambda clock: clock.apart_ns, default=None)
     return replace(side, runs=runs, clock=worst)
+
+
+def ranks_of_one(runs: Sequence[Run]) -> tuple[list[Run], list[Note]]:
+    """The runs of a side, with those made one that are ranks of one run by their collectives, whatever their exports are called; and what to say.
+
+    mpirun and Slurm number exports as they are told to: `report_%q{SLURM_PROCID}` and `report_%p` tell no ranks from repeats. Runs of the
+    same time on one clock that share no collectives are told, for they may slow each other down.
+    """
+    found: list[Run] = []
+    notes = []
+    for together in _at_once(runs):
+        one_run = False
+        begun = {(_session_ns(run.parts[0]), run.parts[0].periods["start_ns"].min()) for run in together}
+        if len(begun) > 1:  # no copies of one capture
+            aligned = _aligned([(rank, run.parts[0]) for rank, run in enumerate(together)])
+            one_run = aligned is not None and aligned[1].by == "sessions"
+            what = "their collectives end together: they are ranks of one run" if one_run else _SLOWER
+            named = ", ".join(run.name for run in together[:_NAMED]) + ", ..." * (len(together) > _NAMED)
+            text = f"{named} were recorded at the same time, and {what}"
+            notes.append(Note("ranks-of-one-run" if one_run else "runs-at-once", text))
+        found += [_as_ranks(together)] if one_run else together
+    return found, notes
+
+
+_NAMED = 5
+_SLOWER = "runs that share a machine slow each other down. Ranks of one run are those whose names differ in rank<N> only"
+
+
+def _as_ranks(runs: Sequence[Run]) -> Run:
+    """One run whose ranks runs of one export are, in their order."""
+    name = re.sub(r"[._-]*\d+(\.\w+)?$", "", runs[0].name) or runs[0].name
+    sources = tuple(one for run in runs for one in run.sources)
+    return Run(
+        name, [run.parts[0] for run in runs], tuple(range(len(runs))), sources, traffic=runs[0].traffic
+    )
+
+
+def _at_once(runs: Sequence[Run]) -> list[list[Run]]:
+    """The runs, those that ran at the same time in one list; each in one of its own where that is not known."""
+    spans = [span for run in runs if (span := _span(run)) is not None]
+    if len(spans) < len(runs):
+        return [[run] for run in runs]
+    found: list[list[int]] = []
+    last = 0
+    for at in sorted(range(len(runs)), key=lambda at: spans[at]):
+        begin, end = spans[at]
+        if begin >= last:
+            found.append([])
+        found[-1].append(at)
+        last = max(last, end)
+    return [[runs[at] for at in sorted(together)] for together in sorted(found, key=min)]
+
+
+def _span(run: Run) -> tuple[int, int] | None:
+    """When the steps of a run of one export and rank began and ended, ns since the epoch; None where that is not known."""
+    start = _session_ns(run.parts[0])
+    if start is None or len(run.parts) > 1 or run.program_ranks > 1:
+        return None
+    steps = run.parts[0].periods
+    return start + int(steps["start_ns"].min()), start + int(steps["end_ns"].max())  # type: ignore[arg-type]
 
 
 def _joined(run: Run) -> tuple[Run, RankClock] | None:

@@ -150,10 +150,11 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
 
 def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note], why: Why) -> Side:
     """A side of what could be read of it; `jobs`: of each run. Raises the errors in one where nothing could be read, ranks-unclear."""
+    from tracediff.execution.clocks import ranks_of_one
     from tracediff.execution.sides import Side
 
     found = [_run_of(files, mine, side.only) for files, mine in zip(side.runs, jobs, strict=True)]
-    runs = [run for run in found if run is not None]
+    runs, joined = ranks_of_one([run for run in found if run is not None])
     errors = [(job.name, job.error) for mine in jobs for job in mine if job.error is not None]
     if not runs:
         raise one_error(errors, len(errors))
@@ -165,7 +166,7 @@ def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[No
         len(set(files.places)) - len({files.places[job.place] for job in mine})
         for files, mine in zip(side.runs, jobs, strict=True)
     )
-    said = (*notes, *side.notes, *_notes_of(side, runs, left_out, unread))
+    said = (*notes, *side.notes, *joined, *_notes_of(side, runs, left_out, unread))
     return Side(side.label, runs, said, tuple(left_out), why)
 
 
