@@ -1013,6 +1013,7 @@ def test_a_phase_that_is_unclear_beside_an_interval_without_0_says_why() -> None
         rows = {row.phase: row for row in phase_table.lines(one)}
         assert [rows[name].unjudged for name in ("generation", "mixed")] == [why, ""]
         assert rows["generation"].measured == found.typical
+        assert ("one may differ so by chance" in reason(one)) == (count == 2)
         assert f"| **generation, typical** | {why} |" in render_markdown(one)
     likely = msgspec.structs.replace(found, verdict="likely_regressed")
     (row, *_) = phase_table.lines(result("likely_regressed", observed, phases=[likely, *others]))

@@ -17,6 +17,7 @@ from tracediff.report.causes import advised as advised_of
 from tracediff.report.causes import brief, named, run_name, the_thread
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
+from tracediff.stats.tests import ALPHA, holm
 
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
 _NEXT = {
@@ -363,11 +364,25 @@ def _limit(result: Result) -> str:
         return "host"
     if not moved and not noise and words.unit(result) == "capture":
         return "work"
+    phase = lead(result)
+    if not moved and not noise and phase and unclear_by(phase, result)[1] == "chance":
+        return "phases"
     if fewest == 1:
         return "lone"
     if observed.hosts == "one":
         return "turns"
     return "few" if moved and fewest < PERMUTE else "runs"
+
+
+def unclear_by(phase: Phase, result: Result) -> tuple[int, str]:
+    """How many phases were tested, and why this one is unclear though its interval leaves out 0: of many phases one does so by chance, and other batches may be all of it."""
+    steps = {one.phase: getattr(one, phase.verdict_of) for one in result.phases}
+    p = {name: step.p_value for name, step in steps.items() if step is not None and step.p_value is not None}
+    step = steps[phase.phase]
+    if phase.verdict != "inconclusive" or phase.phase not in p or step.ci_low_ns <= 0 <= step.ci_high_ns:
+        return len(p), ""
+    corrected = dict(zip(p, holm(list(p.values())), strict=True))
+    return len(p), "chance" if corrected[phase.phase] >= ALPHA else "other_batches"
 
 
 def step_of(result: Result, phase: str) -> str:

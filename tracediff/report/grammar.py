@@ -79,6 +79,7 @@ PATTERNS: dict[str, str] = {
     "repeat_host": "A repeat would show {low} to {high} (95 %): {runs} runs; up to {size} of the change may come from a {speed} CPU.",
     "repeat_causes": "A repeat would show {low} to {high} (95 %): {runs} runs; only the causes are beyond noise.",
     "repeat_share": "A repeat would show {low} to {high} (95 %): {runs} runs; only {share} of the step time was compared.",
+    "repeat_phases": "A repeat would show {low} to {high} (95 %): {runs} runs; of several phases, one may differ so by chance.",
     "repeat_work": "A repeat would show {low} to {high} (95 %): {runs} runs; captures may hold other amounts of work.",
     # What else limits belief; of other programs the check says it.
     "doubts": "Doubt: {doubts}.",

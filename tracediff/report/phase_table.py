@@ -15,9 +15,8 @@ from tracediff.model import Change, Delta, Evidence, Pair, Phase, Result, Shares
 from tracediff.model.causes import SURELY
 from tracediff.model.common import Interval
 from tracediff.report import units, words
-from tracediff.report.first import one_capture
+from tracediff.report.first import one_capture, unclear_by
 from tracediff.report.grammar import say
-from tracediff.stats.tests import ALPHA, holm
 
 Kind = Literal["typical", "mean", "all"]
 _ALONE = {"typical": "typical step", "mean": "mean step", "all": "all steps, mean"}
@@ -107,18 +106,9 @@ def _of_phase(phase: Phase, result: Result) -> list[PhaseLine]:
         shown = verdict if of_mean else None
         level = moved if of_mean else _beyond(mean)
         out.append(PhaseLine(phase.phase, "mean", mean, shown, level, first=spoken == "mean"))
-    why = _unclear(phase, result)
+    tested, unclear = unclear_by(phase, result)
+    why = say(unclear, phases=f"{tested}") if unclear else ""
     return [replace(line, unjudged=why) if why and line.verdict else line for line in out]
-
-
-def _unclear(phase: Phase, result: Result) -> str:
-    """Why a phase is unclear though its interval leaves out 0: of many phases one does so by chance, and other batches may be all of it."""
-    steps = {one.phase: getattr(one, phase.verdict_of) for one in result.phases}
-    p = {name: step.p_value for name, step in steps.items() if step is not None and step.p_value is not None}
-    if phase.verdict != "inconclusive" or phase.phase not in p or _beyond(steps[phase.phase]):
-        return ""
-    corrected = dict(zip(p, holm(list(p.values())), strict=True))
-    return say("chance" if corrected[phase.phase] >= ALPHA else "other_batches", phases=f"{len(p)}")
 
 
 def _differs(mean: Delta, typical: Delta) -> bool:
