@@ -14,7 +14,14 @@ US = 1000
 STEPS = 6
 
 
-def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400, first_gpu: int = 0) -> TraceBuilder:
+def ranks(
+    count: int = 2,
+    *,
+    late_us: int = 30,
+    detokenise_us: int = 400,
+    first_gpu: int = 0,
+    pids: tuple[int, ...] = (100, 101, 102, 103),
+) -> TraceBuilder:
     """Steps of 1000 us on every rank; rank 1 comes late to the collective; process 900 detokenises.
 
     us of a step    0        100    150           250+late  300+late
@@ -25,7 +32,7 @@ def ranks(count: int = 2, *, late_us: int = 30, detokenise_us: int = 400, first_
     """
     trace = TraceBuilder()
     for rank in range(count):
-        pid, gpu, late = 100 + rank, first_gpu + rank, (late_us if rank == 1 else 0) * US
+        pid, gpu, late = pids[rank], first_gpu + rank, (late_us if rank == 1 else 0) * US
         trace.process(pid).thread(pid, 10 * pid)
         for number in range(STEPS + 1):
             begin = 1000 * US * number
@@ -64,6 +71,16 @@ def test_every_rank_has_its_periods(tmp_path):
         "launch_latency": 85 * US,
     }
     assert spent(reduction, STEPS)["comm"] == 100 * US and spent(reduction, STEPS)["compute"] == 130 * US
+
+
+def test_ranks_are_numbered_by_their_devices_whichever_process_came_first(tmp_path):
+    """Process 101 of rank 0 is on device 0, process 100 of rank 1 on device 1."""
+    reduction = reduced(ranks(pids=(101, 100)), tmp_path)
+    assert reduction.periods.select("rank", "pid", "device").unique().sort("rank").rows() == [
+        (0, 101, 0),
+        (1, 100, 1),
+    ]
+    assert spent(reduction, 0)["comm"] == 130 * US and spent(reduction, STEPS)["comm"] == 100 * US
 
 
 @pytest.mark.parametrize("count", [1, 2])

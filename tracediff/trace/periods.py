@@ -492,8 +492,14 @@ def _class(name: str, kind: int) -> int:
 
 
 def _numbered(units: list[Unit]) -> list[Unit]:
-    ranks = {pid: rank for rank, pid in enumerate(sorted({unit.pid for unit in units}))}
-    return [replace(unit, rank=ranks[unit.pid]) for unit in units]
+    # launchers start ranks in any order, and give each the device of its number
+    first: dict[int, int] = {}
+    for unit in units:
+        first[unit.pid] = min(unit.device, first.get(unit.pid, unit.device))
+    ranks = {pid: rank for rank, pid in enumerate(sorted(first, key=lambda pid: (first[pid], pid)))}
+    return sorted(
+        (replace(unit, rank=ranks[unit.pid]) for unit in units), key=lambda unit: (unit.rank, unit.device)
+    )
 
 
 def _periods(
