@@ -1385,7 +1385,7 @@ OF_TYPES = {"name": "gemm", "baseline_values": ["bf16"], "candidate_values": ["f
         ("launch_api", {}, counted("graph_instantiations", 0, 1, name="cudaGraphExecUpdate"), "find why CUDA graphs are made anew"),
         ("launch_api", {}, counted("graph_instantiations", 1, 0, name="cudaGraphExecUpdate"), "count the launches per step"),
         ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES), "find what makes these kernels compute in fp32: a weight, an input or a cast was bf16"),
-        ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES | {"name": "norm"}), "profile this kernel with Nsight Compute"),
+        ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES | {"name": "norm"}), "find out what selects these kernels"),
     ],
 )  # fmt: skip
 def test_advice_fits_what_differs_by_count(

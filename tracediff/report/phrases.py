@@ -204,7 +204,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_blocking")
     if computes := structure.other_type(result, finding):
         return say("next_dtype", before=computes[0], after=computes[1])
-    if finding.facts.match in ("replaced", "mixed", "template"):
+    others = finding.cause == "kernel_time" and finding.where.replaced_by
+    if others or finding.facts.match in ("replaced", "mixed", "template"):
         return say("next_replaced")
     if not counted and 2 * finding.host_speed_ns > finding.delta_ns > 0:
         size = units.prose([finding.host_speed_ns]).size(min(finding.host_speed_ns, finding.delta_ns))
