@@ -529,7 +529,7 @@ def test_the_kind_without_a_name_is_the_most_common_where_a_tenth_or_more_are_ot
 
 def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:
     assert headline(result("regressed", seen(1_100, 1_400, 90, of="mean"))).what == (
-        "Slower with pr: mean generation step 1,100 -> 1,400 us (+300 us, +27.3 %): rare steps changed most, the typical one 1,000 -> 1,092 us."
+        "Slower with pr: mean generation step 1,100 -> 1,400 us (+300 us, +27.3 %): steps that are not typical changed most, the typical one 1,000 -> 1,092 us."
     )
 
 

@@ -10,7 +10,7 @@ from tracediff.model import Said
 PATTERNS: dict[str, str] = {
     # What: the change as measured.
     "what": "{direction} with {candidate}: {title}{more}.",
-    "more_rare": ": rare steps changed most, the typical one {typical}",
+    "more_rare": ": steps that are not typical changed most, the typical one {typical}",
     "more_regular": ": every {every} {step} of the {side} takes {stop} more",
     "more_stops": ": the {side} takes {stop} more in {count} of its {total} steps",
     "more_gpu": "; the {step} lasts {length}",
