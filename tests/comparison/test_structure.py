@@ -494,6 +494,14 @@ def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_pat
     assert not [row for row in compare(one, now_and_then).structure if row.kind == "code_loads"]
 
 
+def test_what_every_second_of_many_steps_does_is_a_rate(tmp_path):
+    """Of 1,100 steps 550 copy to the host: they lie so in fewer ways than any float can count."""
+    one = side(tmp_path / "one", 1101, lambda _: [kernel()])
+    other = side(tmp_path / "other", 1101, lambda n: [kernel(), *([copy(64, "pinned")] if n % 2 else [])])
+    (row,) = [row for row in compare(one, other).structure if row.kind == "copies"]
+    assert (row.rate, row.baseline_any, row.candidate_any, row.p_value) == (True, 0, 550, 0.0)
+
+
 def test_what_goes_with_the_load_is_a_rate_at_a_regular_distance_alone(tmp_path):
     """Steps 3, 7, ..., 27 of 30 copy to the host and enter a range: 7 steps lie so in 30^2 / (2 * 6) = 75 of 2,035,800 ways, at most."""
 

@@ -585,7 +585,9 @@ def _regularly(frame: Frame, phase: str, there: npt.NDArray[np.bool_], *sides: i
 
 def _by_distance(some: int, of: int) -> float:
     """The part that lies at one distance, of all ways in which so many steps of those may lie."""
-    return float(of**2 / (2 * (some - 1)) / math.comb(of, some))
+    return of**2 / (
+        2 * (some - 1) * math.comb(of, some)
+    )  # of integers: the ways of thousands of steps are no float
 
 
 def _rates(
