@@ -24,7 +24,7 @@ from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.shown import PARTS, ROWS
-from tracediff.execution.sides import NTH_DEVICE, Side, parts_of, stacked, tagged
+from tracediff.execution.sides import Side, nth_device, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
     CommCallRow,
@@ -266,9 +266,7 @@ class StandardisedMeans:
     def ranked(self, table: str) -> pl.DataFrame:
         """A table of all exports with the rank counted over those of a run, and the device over those of the rank, of devices with whole steps."""
         key = [*_PART, *_UNIT]
-        devices = (
-            stacked(self._sides, "periods").select(key).unique().with_columns(nth=NTH_DEVICE.over(_PART))
-        )
+        devices = stacked(self._sides, "periods").select(key).unique().with_columns(nth=nth_device(*_PART))
         known = stacked(self._sides, table).join(devices, on=key, maintain_order="left")
         firsts = known.join(self._first_ranks(), on=_PART, maintain_order="left")
         return firsts.with_columns(pl.col("rank") + pl.col("first_rank"), device="nth").drop(

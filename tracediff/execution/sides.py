@@ -25,9 +25,6 @@ from tracediff.model.causes import BUSY
 from tracediff.trace.threads import OUTSIDE
 from tracediff.trace.workloads import SHAPE
 
-# A run is on whatever GPU was free: devices are held against each other by their place in a rank, not by their numbers.
-NTH_DEVICE = pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1
-
 # Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
 # different rules, their steps hold different work, no steps can be found in some, or one side has no GPU kernels.
 Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"]
@@ -168,10 +165,15 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     for (*place, part), first_rank in zip(parts_of(sides), firsts, strict=True):
         rank, length = pl.col("rank") + first_rank, (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
         steps = part.periods.select(
-            "period", rank, NTH_DEVICE, pl.col("device").alias("gpu"), *SHAPE, length, "start_ns", *kept
+            "period", rank, nth_device(), pl.col("device").alias("gpu"), *SHAPE, length, "start_ns", *kept
         )
         frames.append(tagged(steps, *place))
     return pl.concat(frames)
+
+
+def nth_device(*by: str) -> pl.Expr:
+    """Which device of its rank a row is of, from 0; `by`: columns that tell exports apart. A run is on whatever GPU was free: their numbers say nothing."""
+    return pl.col("device").rank("dense").over(*by, "rank").cast(pl.Int64) - 1
 
 
 def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
