@@ -582,7 +582,7 @@ def _select(
 
 
 def places_of(places: Places, hosts: Hosts, tid: int, label: Index, start: Ints) -> Ints:
-    """The place of each label of a thread, -1 of no thread; outside any range, at `start` (ns): between which ones."""
+    """The place of each label of a thread, -1 of no thread; of no label: between which ranges `start` (ns) is."""
     found = places.ids(label)
     outside = np.flatnonzero(label < 0)
     if tid >= 0 and len(outside):

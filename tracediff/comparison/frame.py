@@ -111,8 +111,8 @@ class Sums(msgspec.Struct, frozen=True):
 class Frame(msgspec.Struct, dict=True):
     """All whole steps in a fixed order, and the phases that are compared.
 
-    steps: side, run, part, period, rank, phase and the columns of the table of steps; counterpart: a number of the rank and device that a step
-    is held against, 0 of all steps where a side has more of them. runs: of the baseline, the candidate and,
+    steps: side, run, part, period, rank, phase and the columns of the table of steps; unit: a number of the rank and device; counterpart: that
+    of the unit that a step is held against, 0 of all steps where a side has more of them. runs: of the baseline, the candidate and,
     where given, the A/A repeats.
     """
 
@@ -335,8 +335,9 @@ def build_frame(
     # each window of a run has a clock of its own
     steps = steps.sort("side", "run", "rank", "device", "part", "start_ns").with_columns(
         again=~pl.col("op_key").is_first_distinct().over("side", "run", "rank", "device"),
-        counterpart=pl.when(_as_many(steps)).then(pl.struct("rank", "device").rank("dense")).otherwise(0),
+        unit=pl.struct("rank", "device").rank("dense").cast(pl.Int64),
     )
+    steps = steps.with_columns(counterpart=pl.when(_as_many(steps)).then("unit").otherwise(0))
     frame = Frame(steps, runs, [], notes, paired, left_out, rounds)
     used = np.ones(len(steps), np.bool_)
     for side, run in left_out:
@@ -430,7 +431,7 @@ def _phase(
     judged = judged and enough(eligible, np.zeros_like(mine))
     if frame.once:  # what occurs once in each run is its own start, and repeats from run to run
         judged = min(frame.runs[:2]) >= PERMUTE
-    device = steps.select(pl.struct("rank", "device").rank("dense")).to_series().to_numpy().astype(np.int64)
+    device = steps["unit"].to_numpy()
     unit = every.run * (int(device.max(initial=0)) + 1) + device
     options = _workloads(steps, mine)
     ways = options if len(sides) > 1 else {"none": options["none"]}

@@ -24,7 +24,7 @@ from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.shown import PARTS, ROWS
-from tracediff.execution.sides import Side, nth_device, parts_of, stacked, tagged
+from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import (
     ApiRow,
     CommCallRow,
@@ -265,13 +265,11 @@ class StandardisedMeans:
 
     def ranked(self, table: str) -> pl.DataFrame:
         """A table of all exports with the rank counted over those of a run, and the device over those of the rank, of devices with whole steps."""
-        key = [*_PART, *_UNIT]
-        devices = stacked(self._sides, "periods").select(key).unique().with_columns(nth=nth_device(*_PART))
-        known = stacked(self._sides, table).join(devices, on=key, maintain_order="left")
-        firsts = known.join(self._first_ranks(), on=_PART, maintain_order="left")
-        return firsts.with_columns(pl.col("rank") + pl.col("first_rank"), device="nth").drop(
-            "first_rank", "nth"
-        )
+        devices = self._frame.steps.select(*_PART, "rank", device="gpu", nth="device").unique()
+        firsts = stacked(self._sides, table).join(self._first_ranks(), on=_PART, maintain_order="left")
+        ranked = firsts.with_columns(pl.col("rank") + pl.col("first_rank")).drop("first_rank")
+        known = ranked.join(devices, on=[*_PART, *_UNIT], maintain_order="left")
+        return known.with_columns(device="nth").drop("nth")
 
     def weigh(self, table: pl.DataFrame, by: Sequence[str], values: Sequence[str]) -> pl.DataFrame:
         """Sum `values` per step for each side and `by`: columns side, *by, *values."""

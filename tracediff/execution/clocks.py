@@ -31,7 +31,7 @@ from tracediff.accounting.kernels import (
     counted,
 )
 from tracediff.accounting.reduction import Reduction
-from tracediff.execution.sides import Run, Side
+from tracediff.execution.sides import NAMED, Run, Side
 from tracediff.model import Note, RankClock
 
 AGREE = 95  # percent
@@ -68,14 +68,13 @@ def ranks_of_one(runs: Sequence[Run]) -> tuple[list[Run], list[Note]]:
             aligned = _aligned([(rank, run.parts[0]) for rank, run in enumerate(together)])
             one_run = aligned is not None and aligned[1].by == "sessions"
             what = "their collectives end together: they are ranks of one run" if one_run else _SLOWER
-            named = ", ".join(run.name for run in together[:_NAMED]) + ", ..." * (len(together) > _NAMED)
+            named = ", ".join(run.name for run in together[:NAMED]) + ", ..." * (len(together) > NAMED)
             text = f"{named} were recorded at the same time, and {what}"
             notes.append(Note("ranks-of-one-run" if one_run else "runs-at-once", text))
         found += [_as_ranks(together)] if one_run else together
     return found, notes
 
 
-_NAMED = 5
 _SLOWER = "runs that share a machine slow each other down. Ranks of one run are those whose names differ in rank<N> only"
 
 

@@ -160,20 +160,17 @@ def steps_table(sides: Sequence[Side]) -> pl.DataFrame:
     start_up, and ns by busy category.
     """
     kept = ("number", "stratum", "op_key", "copies", "start_up", *BUSY)
+    # a run is on whatever GPU was free: its number says nothing
+    device = pl.col("device").rank("dense").over("rank").cast(pl.Int64) - 1
     firsts = [first for side in sides for run in side.runs for first in run.firsts()]
     frames = []
     for (*place, part), first_rank in zip(parts_of(sides), firsts, strict=True):
         rank, length = pl.col("rank") + first_rank, (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
         steps = part.periods.select(
-            "period", rank, nth_device(), pl.col("device").alias("gpu"), *SHAPE, length, "start_ns", *kept
+            "period", rank, device, pl.col("device").alias("gpu"), *SHAPE, length, "start_ns", *kept
         )
         frames.append(tagged(steps, *place))
     return pl.concat(frames)
-
-
-def nth_device(*by: str) -> pl.Expr:
-    """Which device of its rank a row is of, from 0; `by`: columns that tell exports apart. A run is on whatever GPU was free: their numbers say nothing."""
-    return pl.col("device").rank("dense").over(*by, "rank").cast(pl.Int64) - 1
 
 
 def stacked(sides: Sequence[Side], table: str) -> pl.DataFrame:
@@ -205,7 +202,7 @@ def parts_of(sides: Sequence[Side]) -> list[tuple[int, int, int, Reduction]]:
     ]
 
 
-_NAMED = 5  # exports that a warning names, and texts of one slug; the rest are counted
+NAMED = 5  # exports that a warning names, and texts of one slug; the rest are counted
 
 
 def warnings_of(sides: Sequence[Side]) -> list[Note]:
@@ -223,11 +220,11 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
     texts, shown, left = Counter(slug for slug, _ in said), Counter[str](), Counter[str]()
     for (slug, text), exports in said.items():
         shown[slug] += 1
-        if shown[slug] > _NAMED:
+        if shown[slug] > NAMED:
             left[slug] += len(exports)
             continue
         if texts[slug] > 1 or any(exports.values()):
-            names, more = ", ".join(list(exports)[:_NAMED]), len(exports) - _NAMED
+            names, more = ", ".join(list(exports)[:NAMED]), len(exports) - NAMED
             text = f"{names} and {more} more: {text}" if more > 0 else f"{names}: {text}"
         notes.append(Note(slug, text))
     return notes + [

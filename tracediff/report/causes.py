@@ -7,7 +7,7 @@ device, GPU waiting for CUDA calls, GPU waiting for Python. Shades of a group di
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -404,10 +404,17 @@ def _with_others(finding: Finding, kernel: str) -> str:
 
 def _kinds(finding: Finding) -> dict[str, float]:
     """What kernels of each kind have of a cause, ns in its direction."""
+    return _summed(finding, part_kinds)
+
+
+def _summed(
+    finding: Finding, named: Callable[[FindingPart], Iterable[tuple[str, float]]]
+) -> dict[str, float]:
+    """What each name has of a cause, ns in its direction; `named`: names of a part, with their ns."""
     found: dict[str, float] = {}
     for part in (one for one in finding.parts if not one.follows):
-        for kind, ns in part_kinds(part):
-            found[kind] = found.get(kind, 0.0) + (ns if finding.delta_ns > 0 else -ns)
+        for name, ns in named(part):
+            found[name] = found.get(name, 0.0) + (ns if finding.delta_ns > 0 else -ns)
     return found
 
 
@@ -420,10 +427,9 @@ def _mostly(finding: Finding) -> str:
 
 def _largest(finding: Finding) -> str:
     """The kernel that has most of a cause, by its whole name; empty where no kernel has any."""
-    found: dict[str, float] = {}
-    for part in (one for one in finding.parts if not one.follows):
-        for name, ns in (part.of or dict.fromkeys(part.where.called[:1], part.delta_ns)).items():
-            found[name] = found.get(name, 0.0) + (ns if finding.delta_ns > 0 else -ns)
+    found = _summed(
+        finding, lambda part: (part.of or dict.fromkeys(part.where.called[:1], part.delta_ns)).items()
+    )
     return max(found, key=found.__getitem__, default=next(iter(finding.where.called), ""))
 
 

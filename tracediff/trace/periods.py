@@ -493,13 +493,9 @@ def _class(name: str, kind: int) -> int:
 
 def _numbered(units: list[Unit]) -> list[Unit]:
     # launchers start ranks in any order, and give each the device of its number
-    first: dict[int, int] = {}
-    for unit in units:
-        first[unit.pid] = min(unit.device, first.get(unit.pid, unit.device))
+    first = {unit.pid: unit.device for unit in reversed(units)}  # they come by process and device
     ranks = {pid: rank for rank, pid in enumerate(sorted(first, key=lambda pid: (first[pid], pid)))}
-    return sorted(
-        (replace(unit, rank=ranks[unit.pid]) for unit in units), key=lambda unit: (unit.rank, unit.device)
-    )
+    return sorted((replace(unit, rank=ranks[unit.pid]) for unit in units), key=lambda unit: unit.rank)
 
 
 def _periods(

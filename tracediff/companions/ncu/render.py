@@ -71,9 +71,8 @@ def _part(row: NcuRow, number: int) -> Section:
     """What is known of a kernel: who it is, the rules that fired, every figure, what was not collected."""
     depth = 1 if number < _PRINTED and row.delta_ns is not None else 2
     none, kernel = missing(row), name(row).text(names.LONG)
-    summed = any(
-        side.summed for side in (row.baseline, row.candidate) if side
-    )  # what bounds several is no word
+    # what bounds several kernels is no word
+    summed = any(side.summed for side in (row.baseline, row.candidate) if side)
     bounds = say("ncu_bound", kernel=kernel, bound=both(row, bound), limited=both(row, limited))
     tables = (("ncu_figures", figures(row)), ("ncu_stalls", stalls(row)))
     listed = [
