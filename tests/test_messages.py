@@ -22,7 +22,7 @@ def _raised() -> set[str]:
         node.args[0].value
         for node in _nodes()
         if isinstance(node, ast.Call)
-        and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("TracediffError", "Note")
+        and getattr(node.func, "id", "") in ("TracediffError", "UsageError", "Note")
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }

@@ -74,7 +74,7 @@ class TracediffError(Exception):
     """A failure the user can act on. The command line prints it without a traceback.
 
     `slug` names the message in docs/messages.md, `fix` says what to do next (the exact flag where there is
-    one), `exit_code` is the process's: 1 error, 3 gate failed, 4 not comparable.
+    one), `exit_code` is the process's: 1 error, 2 usage (`UsageError`), 3 gate failed, 4 not comparable.
     """
 
     def __init__(self, slug: str, message: str, *, fix: str | None = None, exit_code: int = 1) -> None:
@@ -94,3 +94,10 @@ class TracediffError(Exception):
         """What is printed of it, whatever names are in it."""
         fix = f"\n  fix: {printable(self.fix)}" if self.fix else ""
         return f"{printable(self.message)} [{self.slug}]{fix}"
+
+
+class UsageError(TracediffError):
+    """A mistake in what was given: the process ends with 2."""
+
+    def __init__(self, slug: str, message: str, *, fix: str | None = None) -> None:
+        super().__init__(slug, message, fix=fix, exit_code=2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.run import reduce_sides
 from tracediff.formats.bundle import SIDES, in_turns, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
@@ -94,11 +94,10 @@ def _additions(given: dict[str, list[Path]]) -> dict[str, Callable[[Result], Res
     one, other = beside(given["baseline"]), beside(given["candidate"])
     for section in sorted(one.keys() ^ other.keys()):
         have, lacks = ("baseline", "candidate") if section in one else ("candidate", "baseline")
-        raise TracediffError(
+        raise UsageError(
             "with-one-side",
             f"{(one | other)[section][0].name} was given for the {have}, and nothing like it for the {lacks}",
             fix=f"--with {lacks}=PATH",
-            exit_code=2,
         )
     return {section: _adding(section, one[section], other[section]) for section in one}
 
@@ -205,9 +204,8 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
     history = History(repository, tree, good, bad, request.first_parent)
     commits = history.commits()
     if not commits:
-        raise TracediffError(
-            "bisect-no-commits", f"no commit comes after {request.good}, up to {request.bad}", fix="the older commit first: GOOD, then BAD", exit_code=2
-        )  # fmt: skip
+        raise UsageError(
+            "bisect-no-commits", f"no commit comes after {request.good}, up to {request.bad}", fix="the older commit first: GOOD, then BAD")  # fmt: skip
     reading = request.reading()
     fresh = Bisect(
         tool=Tool("tracediff", tracediff.__version__), measure=measure.text, limit_ns=limit_ns,
@@ -248,11 +246,10 @@ def history_of(
     kept, torn = Store(store).read()
     programs = sorted({one.point.program.name for one in kept})
     if program is not None and programs and program not in programs:
-        raise TracediffError(
+        raise UsageError(
             "history-no-program",
             f"{store}: no point bears the program name {program!r}; there are {', '.join(one or 'points without a name' for one in programs[:5])}",
             fix="--program NAME of one of them, or without --program",
-            exit_code=2,
         )
     found = analyse(kept, commits, asked=list(dict.fromkeys([*asked, *limits])), torn=torn, program=program)
     held = {one.measure for segment in found.segments for one in segment.standings}
@@ -260,12 +257,11 @@ def history_of(
         if one.text not in held:
             names = {name for each in kept for name in each.point.measures.names}
             near = get_close_matches(one.text, sorted(names), cutoff=0.4)
-            raise TracediffError(
+            raise UsageError(
                 "history-no-measure",
                 f"{store}: no point holds {one.text}"
                 + (f"; did you mean {' or '.join(near)}?" if near else ""),
                 fix="a measure that the points keep: docs/investigate.md#since-which-commit lists them",
-                exit_code=2,
             )
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tracediff.errors import TracediffError, visible
+from tracediff.errors import TracediffError, UsageError, visible
 
 _MOST = 10_000  # files of a folder that is read
 _LONGEST = 1_000  # characters of a name
@@ -29,17 +29,16 @@ class Folders:
         resolved = [folder.resolve() for folder in given]
         for folder, path in zip(given, resolved, strict=True):
             if not path.is_dir():
-                raise TracediffError(
-                    "root-invalid", f"--root {folder}: there is no such folder", fix="check the path", exit_code=2
-                )  # fmt: skip
+                raise UsageError(
+                    "root-invalid", f"--root {folder}: there is no such folder", fix="check the path"
+                )
         names = [path.name for path in resolved] if len(set(resolved)) > 1 else [""]
         self._roots = dict(zip(names, resolved, strict=False))
         if len(self._roots) < len(set(resolved)):
-            raise TracediffError(
+            raise UsageError(
                 "root-invalid",
                 "two folders of one name after --root: their files could not be told apart",
                 fix="--root with a folder above both",
-                exit_code=2,
             )
 
     def find(self, name: str) -> Path:

@@ -25,7 +25,7 @@ from tracediff.comparison.classes import with_classes
 from tracediff.comparison.compare import compare
 from tracediff.comparison.measures import Measure
 from tracediff.comparison.sequential import finite, run_values
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.run import Reduced
 from tracediff.execution.sides import Reading, Side
 from tracediff.formats.bundle import MANIFEST, SIDES, SideName, read_manifest
@@ -72,11 +72,10 @@ def plan_of(words: str, build: str | None) -> Plan:
     else:
         plan = plan_from({"command": words, "build": build}, Path(), _REFS)
     if plan.baseline != plan.candidate or plan.order == "sequential" or plan.until:
-        raise TracediffError(
+        raise UsageError(
             "bisect-plan",
             "both sides of the plan have to be the same, order pairs of runs, and until is not given",
             fix="command, and what goes with it, at the top of the plan (docs/investigate.md#which-commit)",
-            exit_code=2,
         )
     return plan
 

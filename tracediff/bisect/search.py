@@ -21,7 +21,7 @@ from tracediff.bisect.decide import Rule, levels, prior_of
 from tracediff.capture import checkout
 from tracediff.capture.plan import Plan
 from tracediff.capture.runner import fingerprint as fingerprint_of_plan
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.files import MOST_RESULT, read_regular
 from tracediff.model import encode
 from tracediff.model.bisect import BISECT_VERSION, Bisect, BisectCommit, BisectProbe, BisectVerdict
@@ -143,11 +143,8 @@ def opened(folder: Path, fresh: Bisect) -> Iterator[Bisect]:
         and not (folder / STATE).exists()
         and (not folder.is_dir() or {*folder.iterdir()} - {folder / ".lock"})
     ):
-        raise TracediffError(
-            "bisect-exists",
-            f"{folder.name} exists and is no search",
-            fix="-o names another folder",
-            exit_code=2,
+        raise UsageError(
+            "bisect-exists", f"{folder.name} exists and is no search", fix="-o names another folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -172,11 +169,10 @@ def opened(folder: Path, fresh: Bisect) -> Iterator[Bisect]:
         if runs == other and state.ends is None and not state.probes:
             state = fresh  # of nothing answered the cause may be another: the runs stay
         if state.fingerprint != fresh.fingerprint:
-            raise TracediffError(
+            raise UsageError(
                 "bisect-changed",
                 f"{folder.name} was begun with other commits, another cause, build or capture",
                 fix="go on with what it was begun with (--max-pairs and --budget may grow), or use another folder",
-                exit_code=2,
             )
         state.max_pairs = fresh.max_pairs
         keep(folder, state)

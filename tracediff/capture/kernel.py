@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tracediff.capture.plan import Plan
 from tracediff.capture.runner import diagnose, exit_error, start
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.bundle import SIDES, SideName
 
 
@@ -25,11 +25,10 @@ def kernel_commands(plan: Plan, kernel: str, folder: Path) -> dict[SideName, lis
     for name in SIDES:
         side = plan.side(name)
         if side.client or side.launcher or side.ref:
-            raise TracediffError(
+            raise UsageError(
                 "plan-invalid",
                 "--ncu profiles commands that end by themselves: no client of a server, launcher or checkout",
                 fix="a short command that launches the kernel: --baseline 'python bench.py'",
-                exit_code=2,
             )
         # the kernel is launched again for each group of counters; clocks as in the program
         ncu = [

@@ -16,7 +16,7 @@ import click
 from tracediff.capture.plan import until_of
 from tracediff.cli.say import say
 from tracediff.cli.windows import proposed, steps_of
-from tracediff.errors import TracediffError, printable, visible
+from tracediff.errors import TracediffError, UsageError, printable, visible
 from tracediff.formats.bundle import SIDES
 from tracediff.formats.recognise import counted
 from tracediff.formats.reports import FORMS
@@ -298,11 +298,10 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
         return read_plan(file, **flags)
     if not flags["model"] and (not baseline or not candidate):
         absent = "--candidate is missing" if baseline else "--baseline is missing"
-        raise TracediffError(
+        raise UsageError(
             "plan-missing",
             absent if baseline or candidate else "nothing to capture",
             fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
-            exit_code=2,
         )
     sides = {"baseline": baseline, "candidate": candidate}
     return plan_from({name: {"command": command or ""} for name, command in sides.items()}, Path(), flags)

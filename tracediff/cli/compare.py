@@ -12,7 +12,7 @@ import click
 from tracediff.cli.options import Gating, Grouped, judge, print_gates, progress, takes
 from tracediff.cli.outputs import BY_NAME, Kind, Output, check, write_outputs
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.request import CompareRequest
 
 if TYPE_CHECKING:
@@ -86,11 +86,10 @@ def refuse_without_steps(
         option for option, value in (("--fail-on", gating.fail_on), ("--warn-on", gating.warn_on)) if value
     ]
     if given := [*given, *options]:
-        raise TracediffError(
+        raise UsageError(
             "one-capture",
             f"{name} {kind.says}: {', '.join(given)} needs a comparison of steps",
             fix="tracediff compare A B --json FILE",
-            exit_code=2,
         )
 
 

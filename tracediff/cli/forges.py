@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 import tracediff
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.files import read_regular
 from tracediff.report.escape import shorten, visible
 
@@ -339,4 +339,4 @@ def _positive(value: object) -> int | None:
 
 
 def _context(what: str, fix: str) -> TracediffError:
-    return TracediffError("forge-context", f"{what} is not known", fix=fix, exit_code=2)
+    return UsageError("forge-context", f"{what} is not known", fix=fix)

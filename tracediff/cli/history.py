@@ -15,7 +15,7 @@ from tracediff.cli import outputs
 from tracediff.cli.options import takes, web_address
 from tracediff.cli.outputs import BY_NAME, Output, not_of, read_saved, write_outputs
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.request import option
 
 if TYPE_CHECKING:
@@ -174,20 +174,18 @@ def _dated(commit: str, when: str | None, repo: Path) -> tuple[str, str]:
 
     known = identify(repo, commit)
     if known is None and not COMMIT.match(commit):
-        raise TracediffError(
+        raise UsageError(
             "history-commit",
             f"{commit!r} is no commit of the repository in {repo}, and not 7 to 64 hexadecimal digits",
             fix="--commit $(git rev-parse HEAD), or --repo PATH",
-            exit_code=2,
         )
     if when is not None:
         return (known[0] if known else commit), _utc(when)
     if known is None:
-        raise TracediffError(
+        raise UsageError(
             "history-time",
             f"the time of {commit} is not known: it is no commit of the repository in {repo}",
             fix="--time 2026-01-31T12:00:00Z, or --repo PATH",
-            exit_code=2,
         )
     return known
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.request import BESIDE, MORE, STEPS, option
 
 if TYPE_CHECKING:
@@ -214,11 +214,10 @@ def _policy_here() -> Policy:
 
     own, shared = (read_policy(path, required=False) for path in (POLICY, PYPROJECT))
     if own.source and shared.source:
-        raise TracediffError(
+        raise UsageError(
             "policy-twice",
             f"{POLICY} and [tool.tracediff] of {PYPROJECT} are both here",
             fix=f"keep one of them, or --policy {POLICY}",
-            exit_code=2,
         )
     return own if own.source else shared
 

@@ -14,7 +14,7 @@ import click
 
 from tracediff.cli.options import web_address
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError, guard
+from tracediff.errors import TracediffError, UsageError, guard
 from tracediff.request import option
 
 if TYPE_CHECKING:
@@ -322,11 +322,10 @@ def read_result(path: Path) -> Result:
     if isinstance(found, Result):
         return found
     if isinstance(found, Show):
-        raise TracediffError(
+        raise UsageError(
             "one-capture",
             f"{path.name} is the report of one capture: it compares nothing",
             fix="tracediff compare A B --json FILE",
-            exit_code=2,
         )
     raise TracediffError(
         "not-a-result",

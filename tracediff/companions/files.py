@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import tracediff
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.files import missing
 from tracediff.formats.inputs import SideFiles
@@ -48,26 +48,20 @@ def beside(paths: Iterable[Path]) -> Sections:
                 if kind
                 else "holds nothing that stands beside traces"
             )
-            raise TracediffError(
+            raise UsageError(
                 "with-unknown",
                 f"{path.name} {what}",
                 fix="a benchmark's report or iteration log, latencies, files of trtexec, a profile of Nsight Compute: tracediff inputs PATH says what a file is",
-                exit_code=2,
             )
         if len(sections) > 1:
             titles = " and ".join(sorted(sections.values()))
-            raise TracediffError(
-                "with-unclear", f"{path.name} holds {titles}", fix="name each apart", exit_code=2
-            )
+            raise UsageError("with-unclear", f"{path.name} holds {titles}", fix="name each apart")
         (section,) = sections
         found.setdefault(section, []).extend([path] if section in _BY_FOLDER else known)
     if len(profiles := found.get("ncu", [])) > 1:
         names = ", ".join(one.name for one in profiles[:4])
-        raise TracediffError(
-            "with-unclear",
-            f"{len(profiles)} profiles of Nsight Compute on one side: {names}",
-            fix="name one",
-            exit_code=2,
+        raise UsageError(
+            "with-unclear", f"{len(profiles)} profiles of Nsight Compute on one side: {names}", fix="name one"
         )
     return found
 

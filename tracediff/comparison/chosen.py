@@ -21,7 +21,7 @@ from tracediff.comparison.cells import STEP, IdleKey, Layout
 from tracediff.comparison.frame import CellSums, Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.shown import PARTS
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import short
@@ -174,20 +174,20 @@ class _Steps:
         if not len(mine):
             low, high = there["place"].min(), there["place"].max()
             where = f"{self._runs[run]} has" if pick.run else "there are"
-            raise _wrong(
+            raise UsageError(
                 "no-such-step",
                 f"no whole step {pick.number}: {where} steps {low!s} to {high!s}, of which the first and the last are left out if cut",
-                "tracediff show CAPTURE --worst 3 names steps",
+                fix="tracediff show CAPTURE --worst 3 names steps",
             )
         runs = mine["run"].unique().sort().to_list()
         if len(runs) > 1:
             choices = [f"{_stem(self._runs[run])}:{pick.number}" for run in runs]
             lengths = [_length(mine.filter(pl.col("run") == run)) for run in runs]
             listed = _listed([f"{one} ({length})" for one, length in zip(choices, lengths, strict=True)])
-            raise _wrong(
+            raise UsageError(
                 "step-of-which-run",
                 f"step {pick.number} is in {len(runs)} runs: {listed}",
-                f"--step {choices[0]}",
+                fix=f"--step {choices[0]}",
             )
         many = int(mine["occurrence"].max())  # type: ignore[arg-type]
         if many > 1 and not pick.occurrence:
@@ -196,17 +196,17 @@ class _Steps:
                 for one in range(1, many + 1)
                 if len(own := mine.filter(pl.col("occurrence") == one))
             ]
-            raise _wrong(
+            raise UsageError(
                 "step-number-repeats",
                 f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {_listed(said)}",
-                f"--step {pick.text}#1",
+                fix=f"--step {pick.text}#1",
             )
         mine = mine.filter(pl.col("occurrence") == (pick.occurrence or 1))
         if not len(mine):
-            raise _wrong(
+            raise UsageError(
                 "no-such-step",
                 f"there is no {pick.text}: how many steps have the number {pick.number}: {many}",
-                f"--step {pick.number}#{many}",
+                fix=f"--step {pick.number}#{many}",
             )
         return mine["row"].to_numpy().astype(np.int64)
 
@@ -215,16 +215,12 @@ class _Steps:
         named = named or [at for at in range(len(self._runs)) if pick.run == f"{at + 1}"]
         if len(named) != 1:
             there = _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)])
-            raise _wrong(
+            raise UsageError(
                 "no-such-run",
                 f"{pick.run} is to name one run: it names {len(named)}",
-                f"--step RUN:N, RUN one of {there}",
+                fix=f"--step RUN:N, RUN one of {there}",
             )
         return named[0]
-
-
-def _wrong(slug: str, message: str, fix: str) -> TracediffError:
-    return TracediffError(slug, message, fix=fix, exit_code=2)
 
 
 def _length(steps: pl.DataFrame) -> str:

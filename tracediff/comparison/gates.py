@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.comparison.measures import Measure, Measured, measured, parse
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.files import read_toml
 from tracediff.model import GateFacts, GateOutcome, Gates, GateWaiver, Outcome, Result, Said, Severity
 
@@ -64,12 +64,11 @@ def parse_gate(text: str, severity: Severity = "error") -> Gate:
 
 
 def _bad_gate(text: str, why: str) -> TracediffError:
-    return TracediffError(
+    return UsageError(
         "bad-gate",
         f"{text!r} is no MEASURE:+LIMIT: {why}",
         fix="for example step:+5%, gil@_schedule:+50us, kernel:fmha:+3% or launches:+10: times are limited in %, ns, us, ms or s, "
         "counts in % or in no unit",
-        exit_code=2,
     )
 
 
@@ -163,12 +162,10 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
     try:
         data = read_toml(path)
     except OSError as error:
-        raise TracediffError(
-            "policy-unreadable", f"{path}: {error.strerror}", fix="check the path", exit_code=2
-        ) from error
+        raise UsageError("policy-unreadable", f"{path}: {error.strerror}", fix="check the path") from error
     except ValueError as error:
-        raise TracediffError(
-            "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/gate.md", exit_code=2
+        raise UsageError(
+            "policy-unreadable", f"{path.name} is no TOML: {error}", fix="see docs/gate.md"
         ) from error
     table: Any = data
     if "tool" in data or path.name == "pyproject.toml":
@@ -183,9 +180,7 @@ def read_policy(path: Path, *, required: bool = True) -> Policy:
         if found.inconclusive not in ("fail", "pass"):
             raise ValueError(f'inconclusive is "fail" or "pass", not {found.inconclusive!r}')
     except ValueError as error:
-        raise TracediffError(
-            "bad-policy", f"{path.name}: {error}", fix="see docs/gate.md", exit_code=2
-        ) from error
+        raise UsageError("bad-policy", f"{path.name}: {error}", fix="see docs/gate.md") from error
     gates = [parse_gate(text) for text in found.fail_on] + [
         parse_gate(text, "warning") for text in found.warn_on
     ]

@@ -15,7 +15,7 @@ from tracediff.comparison.cells import Measured, PhaseCells
 from tracediff.comparison.kernel_table import KernelCells, op_keys
 from tracediff.comparison.places import LEVELS, Judged
 from tracediff.comparison.shown import PARTS
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.kernels.names import GROUPS, category, short
 from tracediff.model import Evidence, KernelAnswer, KernelPhase, KernelRow, KernelSide, LaunchOrigin
 
@@ -76,11 +76,8 @@ def no_such_kernel(asked: str, names: Iterable[str]) -> TracediffError:
     if there:
         most = f"those with the most time: {', '.join(there[:PARTS])}"
         said = f"no {one}kernel of either side has {asked!r} in its name; {most}{meant}"
-    return TracediffError(
-        "no-such-kernel",
-        said,
-        fix="a part of the name as reports show it; * stands for anything",
-        exit_code=2,
+    return UsageError(
+        "no-such-kernel", said, fix="a part of the name as reports show it; * stands for anything"
     )
 
 

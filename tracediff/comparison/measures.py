@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from tracediff.comparison.kernel_answer import in_their_place, named_rows
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import PARTS
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.model import (
     CATEGORIES,
     Accounting,
@@ -194,23 +194,21 @@ def _quantity(text: str, name: str) -> str:
 def _bad(text: str, why: str, *near: str) -> TracediffError:
     meant = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
     short = ", ".join(f"{one} = {key}" for one, key in SHORT.items())
-    return TracediffError(
+    return UsageError(
         "bad-measure",
         f"{text!r} is no measure: {why}{meant}",
         fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, step-with-KERNEL, kernel:NAME, PHASE.p50, PHASE.p90,"
         f" PHASE.p99, {', '.join(BENCHMARK)}, ttft.p99; counts: {', '.join(COUNTS)}; short: {short}",
-        exit_code=2,
     )
 
 
 def by_run(measure: Measure) -> Measure:
     """The measure, where every run has a mean of it. Raises `TracediffError`: measure-by-run."""
     if measure.quantity in (*COUNTS, *QUANTILES, *BENCHMARK, RESPONSE):
-        raise TracediffError(
+        raise UsageError(
             "measure-by-run",
             f"{measure.text} is no mean time of a run's steps",
             fix="step, a phase, a category or kernel:NAME",
-            exit_code=2,
         )
     return measure
 
@@ -406,11 +404,10 @@ def no_such_place(measure: Measure, places: Sequence[str], names: Iterable[str])
     alike = {_folded(name): name for name in names if name}
     near = get_close_matches(_folded(measure.place), alike, n=1, cutoff=0.5)
     meant = f"; did you mean {alike[near[0]]!r}?" if near else ""
-    return TracediffError(
+    return UsageError(
         "no-such-place",
         f"nothing of either side is called {measure.place!r}, which {measure.text} names; {there(measure, places)}{meant}",
         fix="a part of the name of a range, thread or CUDA function; * stands for anything",
-        exit_code=2,
     )
 
 

@@ -30,7 +30,7 @@ from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.comparison.kernel_answer import bearing, no_such_kernel
 from tracediff.comparison.measures import KERNEL, STEP, Measure, by_run, no_such_place
 from tracediff.comparison.places import calls_of
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.execution.sides import Side, parts_of, steps_table, tagged
 from tracediff.model.causes import BUSY
 from tracediff.stats.tests import ALPHA as ALPHA
@@ -126,11 +126,8 @@ def run_values(measure: Measure, baseline: Side, candidate: Side) -> tuple[Float
     phases = [one for one in frame.phases if one.phase == measure.phase] if measure.phase else frame.phases
     if not phases:
         names = ", ".join(one.phase for one in frame.phases)
-        raise TracediffError(
-            "no-such-phase",
-            f"no {measure.phase} steps were compared, only {names}",
-            fix="a phase of these",
-            exit_code=2,
+        raise UsageError(
+            "no-such-phase", f"no {measure.phase} steps were compared, only {names}", fix="a phase of these"
         )
     if measure.quantity == STEP:
         phases = [phase for phase in phases if phase.judged] or phases

@@ -18,7 +18,7 @@ from tracediff.comparison.classes import Strata, build_strata, notes_of, with_cl
 from tracediff.comparison.comparability import check, how_counted
 from tracediff.comparison.frame import build_frame
 from tracediff.comparison.ladder import shared_work
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
 from tracediff.formats.inputs import SideFiles
@@ -285,12 +285,10 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
     if run is None:
         return side
     if run >= len(side.runs):
-        raise TracediffError(
+        raise UsageError(
             "timeline-no-run",
             f"the {SIDES[number]} has {len(side.runs)} runs: there is no run {run + 1}",
-            fix="--run N, or --run N,M where the sides differ: " + ", ".join(f"{at} {one.name}" for at, one in enumerate(side.runs, 1)),
-            exit_code=2,
-        )  # fmt: skip
+            fix="--run N, or --run N,M where the sides differ: " + ", ".join(f"{at} {one.name}" for at, one in enumerate(side.runs, 1)))  # fmt: skip
     return replace(side, runs=(side.runs[run],))
 
 

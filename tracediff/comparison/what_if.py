@@ -17,7 +17,7 @@ from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.classes import with_classes
 from tracediff.comparison.measures import KERNEL, SUMS, Measure, parse
 from tracediff.comparison.shown import FIRST, PARTS
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.sides import Side, side_input, warnings_of
 from tracediff.kernels.matching import Match
 from tracediff.model import Coverage, Finding, FindingPart, Kernels, Projected, Tool, Where
@@ -71,11 +71,10 @@ def parse_edits(
     if ahead:
         found.append(Asked("async", "", Ahead()))
     if not found:
-        raise TracediffError(
+        raise UsageError(
             "no-what-if",
             "nothing is to be different",
             fix="--without gc, --scale 'fmha*=0.5', --fuse 'A+B', --graph or --async",
-            exit_code=2,
         )
     return found
 
@@ -118,11 +117,10 @@ def _scale(text: str, name: str, factor: float) -> Scale:
 
 
 def _bad(text: str, why: str, example: str) -> TracediffError:
-    return TracediffError(
+    return UsageError(
         "bad-what-if",
         f"{text!r}: {why}",
         fix=f"for example {example}; causes: {', '.join(_CAUSES)}, kernel:NAME",
-        exit_code=2,
     )
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
@@ -265,14 +265,12 @@ def tuning() -> dict[str, Any]:
         os.environ.get(f"TRACEDIFF_{name}") or None for name in ("MEMORY", "THREADS", "EXPORT", "SCHEDULER")
     )
     if threads is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", threads, re.ASCII):
-        raise TracediffError(
-            "bad-limit", f"TRACEDIFF_THREADS={threads}: no number of threads", fix="a number such as 4", exit_code=2
-        )  # fmt: skip
+        raise UsageError(
+            "bad-limit", f"TRACEDIFF_THREADS={threads}: no number of threads", fix="a number such as 4")  # fmt: skip
     if export not in (None, *FORMS):
-        raise TracediffError(
+        raise UsageError(
             "bad-export", f"TRACEDIFF_EXPORT={export}: nsys exports to {' or '.join(FORMS)}",
-            fix="one of them, or leave it out: parquet, where nsys can", exit_code=2,
-        )  # fmt: skip
+            fix="one of them, or leave it out: parquet, where nsys can")  # fmt: skip
     return {
         "memory_limit": memory,
         "threads": int(threads) if threads else None,

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats import columnar
 from tracediff.formats.bundle import MANIFEST, Bundle, SideName, is_bundle, read_bundle, read_manifest
 from tracediff.formats.files import missing
@@ -81,18 +81,15 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
         label = own_label(baseline)[0]
         if label is not None and label == own_label(candidate)[0]:
             what = f"both sides are called {label}"
-            raise TracediffError(
-                "same-label", what, fix="a name for each: main=BASELINE pr=CANDIDATE", exit_code=2
-            )
+            raise UsageError("same-label", what, fix="a name for each: main=BASELINE pr=CANDIDATE")
         return resolve(baseline, other), resolve(candidate, one), None
     path = _existing(Path(baseline))
     if not is_bundle(path):
         refuse_other(path)
-        raise TracediffError(
+        raise UsageError(
             "candidate-missing",
             f"{baseline}: only a capture bundle can be compared alone",
             fix="tracediff compare BASELINE CANDIDATE",
-            exit_code=2,
         )
     bundle = read_bundle(path)
 
@@ -120,11 +117,10 @@ def resolve(word: str, other: Path | None = None) -> SideFiles:
     _existing(path, other)
     named = _named(path)
     if is_bundle(path):
-        raise TracediffError(
+        raise UsageError(
             "bundle-as-side",
             f"{path.name or path} is a capture bundle: it holds both sides",
             fix=f"compare it alone, or name the runs of one side: '{path.name}/runs/*-candidate-*'",
-            exit_code=2,
         )
     if columnar.is_folder(path):
         _no_other_export(path)
@@ -305,11 +301,10 @@ def _no_bundle_inside(folder: Path, entries: Sequence[Path]) -> None:
             read_manifest(bundle)
         except TracediffError:
             continue  # something else of that name
-        raise TracediffError(
+        raise UsageError(
             "bundle-as-side",
             f"{folder.name or folder}: the runs of the capture bundle {bundle.name} are of both sides",
             fix=f"compare the bundle alone (tracediff compare {bundle.name}), or name folders of one side's exports",
-            exit_code=2,
         )
 
 
@@ -333,11 +328,10 @@ def _without_exports(folder: Path, entries: Sequence[Path]) -> TracediffError:
             f"{folder.name or folder}: no export in this folder ({files}; nsys's tables as .parquet)",
             fix="nsys export --type sqlite REPORT.nsys-rep",
         )
-    return TracediffError(
+    return UsageError(
         next((kind.refusal for kind in others if kind.refusal != "other-input"), "other-input"),
         f"{folder.resolve().name} holds no trace of a program's steps, but {count_kinds(others)}",
         fix="; ".join(dict.fromkeys(kind.instead or kind.use for kind in others)),
-        exit_code=2,
     )
 
 

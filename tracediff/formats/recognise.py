@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.files import SQLITE, packing
 
 HEAD = 1 << 16  # bytes
@@ -152,13 +152,12 @@ def refuse_other(
         return
     if not (takes(kind) if takes else kind.side):
         slug, fix = ("other-input", kind.use) if takes else (kind.refusal, kind.instead or kind.use)
-        raise TracediffError(slug, f"{path.name} is {kind.title}, and {wanted}", fix=fix, exit_code=2)
+        raise UsageError(slug, f"{path.name} is {kind.title}, and {wanted}", fix=fix)
     if kind.slug == "torch-trace":
         with path.open("rb") as file:
             suffix = ".json.gz" if packing(file.read(8)) == "gzip" else ".json"
-        raise TracediffError(
+        raise UsageError(
             "other-input",
             f"{path.name} is {kind.title}, and its name does not say so",
             fix=f"rename it to {path.stem}{suffix}",
-            exit_code=2,
         )

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.model import Finding, Result
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.causes import OWN, SURELY
@@ -72,11 +72,10 @@ def file_names(path: Path) -> list[Path]:
             path,
             *(path.with_name(f"{path.stem}-{name}.{kind}") for name in _DRAWN for kind in pictures.KINDS),
         ]
-    raise TracediffError(
+    raise UsageError(
         "postmortem-format",
         f"--postmortem {path.name}: the ending says neither Markdown nor HTML",
         fix="FILE.md or FILE.html",
-        exit_code=2,
     )
 
 
