@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
 from tracediff.accounting.reduction import Reduction
@@ -33,45 +34,24 @@ def host_time(sides: Sequence[Side]) -> HostTime | None:
     rows = [row for row, _ in found]
     if len(sides) > 1:
         levels = _levels([p for _, p in found])
-        rows = [_with(row, level=level) for row, level in zip(rows, levels, strict=True)]
+        rows = [replace(row, level=level) for row, level in zip(rows, levels, strict=True)]
     return HostTime(per, sorted(rows, key=_order))
 
 
 def _totals(sides: Sequence[Side]) -> pl.DataFrame:
     """side, run, _KEY -> count, ns, squares (ns2 of single calls), units (steps, of all ranks together)."""
-    calls = stacked(sides, "apis").select(
-        "side",
-        "run",
-        "count",
-        "ns",
-        "squares",
-        kind=pl.lit("call"),
-        name="api",
-        domain=pl.lit(""),
-        thread=pl.lit(""),
-    )
-    ranges = stacked(sides, "ranges").select(
-        "side",
-        "run",
-        "count",
-        "ns",
-        "squares",
-        kind=pl.lit("range"),
-        name="place",
-        domain="domain",
-        thread="thread",
-    )
-    of_os = stacked(sides, "os_calls").select(
-        "side",
-        "run",
-        "count",
-        "ns",
-        squares=pl.lit(None, pl.Float64),
-        kind=pl.lit("os_call"),
-        name="call",
-        domain=pl.lit(""),
-        thread="thread",
-    )
+
+    def rows(table: str, kind: str, name: str, *own: str) -> pl.DataFrame:
+        """Those of a table. own: of what not every table has."""
+        known = {"squares": pl.lit(None, pl.Float64), "domain": pl.lit(""), "thread": pl.lit("")}
+        known |= {one: pl.col(one) for one in own}
+        return stacked(sides, table).select(
+            "side", "run", "count", "ns", kind=pl.lit(kind), name=name, **known
+        )
+
+    calls = rows("apis", "call", "api", "squares")
+    ranges = rows("ranges", "range", "place", "squares", "domain", "thread")
+    of_os = rows("os_calls", "os_call", "call", "thread")
     # most of them wait for others: they are rows only where nothing else is known
     other = any(side.captured(kind) for side in sides for kind in ("cuda_api", "nvtx"))
     both = pl.concat([calls, ranges, *([] if other else [of_os])], how="diagonal_relaxed")
@@ -100,17 +80,17 @@ def _row(key: tuple[Any, ...], table: pl.DataFrame, sides: Sequence[Side]) -> tu
     if len(found) == 1:
         return row, math.nan
     one, other = found
-    row = _with(row, candidate=other.side(), delta_ns=other.ns - one.ns, mean_delta_ns=None)
+    row = replace(row, candidate=other.side(), delta_ns=other.ns - one.ns, mean_delta_ns=None)
     p = math.nan
     if change := trimmed(one.per_run, other.per_run):
         p, (low, high) = change.p, change.interval
-        row = _with(row, ci_low_ns=low, ci_high_ns=high)
+        row = replace(row, ci_low_ns=low, ci_high_ns=high)
     if row.baseline and row.candidate:
-        row = _with(row, mean_delta_ns=row.candidate.mean_ns - row.baseline.mean_ns)
+        row = replace(row, mean_delta_ns=row.candidate.mean_ns - row.baseline.mean_ns)
         of_runs = trimmed(one.means, other.means)
         means = of_runs.interval if of_runs else _of_calls(one, other)
         if means is not None:
-            row = _with(row, mean_ci_low_ns=means[0], mean_ci_high_ns=means[1])
+            row = replace(row, mean_ci_low_ns=means[0], mean_ci_high_ns=means[1])
     return row, p
 
 
@@ -157,12 +137,6 @@ def _levels(p: Sequence[float]) -> list[Evidence]:
     if known.any():
         q[known] = benjamini_hochberg(values[known])
     return ["likely" if one <= ALPHA else "within_noise" for one in q.tolist()]
-
-
-def _with(row: HostRow, **fields: Any) -> HostRow:
-    from msgspec.structs import replace
-
-    return replace(row, **fields)
 
 
 def _order(row: HostRow) -> tuple[float, float, str, str, str, str]:
