@@ -172,3 +172,27 @@ def test_a_graph_whose_launch_outlasts_its_first_kernels_waits_for_none(tmp_path
     for name, call, found in (("b", 65_000, []), ("c", 130_000, [(0, 10)])):
         result = compare(base, graphs(tmp_path / name, call))
         assert [(row.baseline, row.candidate) for row in result.structure if row.kind == "blocking"] == found
+
+
+def looped(folder, *, ahead: bool) -> Side:
+    """Steps of 1 ms, a kernel of 900 us each. The host launches it and waits: for it, or for that of the step before, which ended at 400 us."""
+    folder.mkdir()
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number in range(13):
+        now = number * 1_000_000
+        start, waited = (now + 450_000, now + 402_000) if ahead else (now + 5_000, now + 907_000)
+        trace.range(1, label(number), now, now + 950_000)
+        trace.api(1, "cudaLaunchKernel", now, now + 3_000, corr=number + 1)
+        trace.kernel(number + 1, start, start + 900_000, name="gemm")
+        trace.api(1, "cudaStreamSynchronize", now + 10_000, waited)
+        # the driver's part of the same wait
+        trace.api(1, "cuStreamSynchronize", now + 11_000, waited - 1_000)
+    return Side(folder.name, [Run(folder.name, [reduced(trace, folder)])])
+
+
+def test_a_host_that_no_longer_runs_ahead_is_a_difference_by_count(tmp_path) -> None:
+    """The kernel of 450 to 1,350 us is on the GPU when the wait ends at 402 us; that of 5 to 905 us is over at 907 us."""
+    ahead, behind = (looped(tmp_path / name, ahead=name == "ahead") for name in ("ahead", "behind"))
+    for sides, found in (((ahead, behind), [(1, 0)]), ((behind, ahead), [(0, 1)]), ((ahead, ahead), [])):
+        rows = [row for row in compare(*sides).structure if row.kind == "ahead"]
+        assert [(row.baseline, row.candidate) for row in rows] == found

@@ -650,6 +650,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("graph_kernels", 0, 136, baseline_of=151, candidate_of=149), "0 of 151 -> 136 of 149 kernels per step in CUDA graphs"),
         (counted("early", 0, 34, baseline_of=36, candidate_of=36), "0 of 36 -> 34 of 36 kernels per step begin before the last one ends (programmatic dependent launch)"),
         (counted("blocking", 0, 36, baseline_of=36, candidate_of=36), "0 -> 100 % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)"),
+        (counted("ahead", 1, 0), "synchronisations after which the GPU has work left 1 -> 0"),
         (counted("kernels", 600, 4, range="optimizer"), "600 -> 4 kernels per step in optimizer"),
         (counted("kernels", 351, 424), "351 -> 424 kernels per step"),
         (counted("synchronisations", 1, 2, name="cudaStreamSynchronize"), "cudaStreamSynchronize 1 -> 2"),
@@ -1382,6 +1383,8 @@ OF_TYPES = {"name": "gemm", "baseline_values": ["bf16"], "candidate_values": ["f
     [
         ("host_work", {}, counted("blocking", 0, 30, baseline_of=30, candidate_of=30), "unset CUDA_LAUNCH_BLOCKING"),
         ("host_work", {}, counted("blocking", 30, 0, baseline_of=30, candidate_of=30), "profile the host code"),
+        ("host_work", {}, counted("ahead", 1, 0), "find out why the host no longer launches the next step before it waits for this one"),
+        ("host_work", {}, counted("ahead", 0, 1), "profile the host code"),
         ("launch_api", {}, counted("graph_instantiations", 0, 1, name="cudaGraphExecUpdate"), "find why CUDA graphs are made anew"),
         ("launch_api", {}, counted("graph_instantiations", 1, 0, name="cudaGraphExecUpdate"), "count the launches per step"),
         ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES), "find what makes these kernels compute in fp32: a weight, an input or a cast was bf16"),

@@ -7,6 +7,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 | graph_kernels | | | | | kernels that CUDA graphs launched |
 | early | | | | | kernels that began before the op before them on their stream ended |
 | blocking | | | | | kernels of calls that returned after all that they launched had ended |
+| ahead | | | | | synchronisations after which the GPU still had work that was launched before them |
 | launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
 | streams | | | | | streams on which an op started |
 | copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes; 0 unknown |
@@ -26,11 +27,11 @@ import numpy as np
 import polars as pl
 
 from tracediff.accounting.intervals import Index, Ints, count_by, grouped, picked, picked_at
-from tracediff.accounting.walk import Names
+from tracediff.accounting.walk import Names, Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
 from tracediff.trace.periods import Timeline, Unit
-from tracediff.trace.threads import distinct
+from tracediff.trace.threads import SYNC, distinct
 
 COUNTS = {"period": pl.Int64, "what": pl.Int64, "count": pl.Int64, "bytes": pl.Int64}
 COUNTED = {"kind": pl.String, "name": pl.String, "thread": pl.String, "memory": pl.String, "group": pl.String}
@@ -58,6 +59,7 @@ def count_tables(
     copies: pl.DataFrame,
     labels: Ints,
     names: Names,
+    windows: Windows,
     of_host: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
     """Tables counts and counted of `Reduction`.
@@ -69,6 +71,8 @@ def count_tables(
     found.append(_rows(graph_kernels.filter(pl.col("count") > 0), kind="graph_kernels"))
     spot, spots = _launched_at(timeline, labels, names)
     kernel = np.isin(timeline.keys["kind"].to_numpy(), (0,))
+    ended = _ended(timeline)
+    found.append(_per_period(_ahead(timeline, ended, windows), 0, "ahead"))
     first = 0
     for unit, part, period in zip(timeline.units, inside, op_periods, strict=True):
         place = picked(spot + 1, unit.launch[part], 0).astype(np.int64)
@@ -76,8 +80,7 @@ def count_tables(
         found.append(_launched(period, place, is_kernel, first, spots))
         found.append(_streams(period, unit.stream[part], first))
         # a graph's first kernels may end while its launch still goes on
-        launch, ended = unit.launch[part], np.zeros(len(timeline.launches.end) + 1, np.int64)
-        np.maximum.at(ended, launch, unit.end[part])
+        launch = unit.launch[part]
         blocking = picked(timeline.launches.end, launch, -1) >= ended[launch]
         for kind, mine in (("early", _begins_early(unit)[part]), ("blocking", blocking)):
             found.append(_per_period(period[mine & is_kernel], first, kind))
@@ -121,6 +124,37 @@ def _launched(period: Any, place: Ints, kernel: Any, first_period: int, spots: p
         period=pl.Series(code // (len(spots) + 1) + first_period), count=pl.Series(count)
     )
     return _rows(table, kind="launched")
+
+
+def _ended(timeline: Timeline) -> Ints:
+    """When all that each launch launched had ended (ns); the last one stands for no launch."""
+    ended = np.zeros(len(timeline.launches.end) + 1, np.int64)
+    for unit in timeline.units:
+        np.maximum.at(ended, unit.launch, unit.end)
+    return ended
+
+
+def _ahead(timeline: Timeline, ended: Ints, windows: Windows) -> Ints:
+    """The period of each synchronisation after which the GPU still had work that its process had launched before it.
+
+    A host that runs ahead launches the next step first and waits for this one then; calls inside a call are that call.
+    """
+    launches, calls = timeline.launches, timeline.calls
+    process = launches.tid >> 24 & 0xFFFFFF
+    found = [np.empty(0, np.int64)]
+    for pid in distinct(process):
+        mine = np.flatnonzero(process == pid)
+        mine = mine[np.argsort(launches.start[mine], kind="stable")]
+        until = np.maximum.accumulate(np.append(0, ended[mine]))
+        for tid, own in calls.of_thread.items():
+            if tid >> 24 & 0xFFFFFF == pid:
+                sync = own.start + np.flatnonzero(calls.kind[own] == SYNC)
+                start, end = calls.start[sync], calls.end[sync]
+                outermost = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])[: len(sync)]
+                left = until[np.searchsorted(launches.start[mine], start)] > end
+                found.append(windows.period(pid, start[outermost & left]).astype(np.int64))
+    period = np.concatenate(found)
+    return period[period >= 0]
 
 
 def _begins_early(unit: Unit) -> Any:

@@ -148,7 +148,7 @@ def _measure(
     periods = periods.with_columns(pl.Series(name, causes[:, number]) for number, name in enumerate(IDLE))
     host = host_tables(capture, timeline, periods, windows, gil, places, threads, hosts)
     counted = count_tables(
-        timeline, inside, op_periods, graph_kernels, copies, labels, names, host.pop("counts")
+        timeline, inside, op_periods, graph_kernels, copies, labels, names, windows, host.pop("counts")
     )
     tables: dict[str, Any] = {
         **counted,

@@ -41,7 +41,7 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "ranks", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
+    "ranks", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "ahead", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
@@ -208,7 +208,7 @@ def _counted(
             [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
         ]
         yield *kinds_of(table, "period", periods), items
-    of_gpu = ("graph_kernels", "early", "blocking", "streams", "copies")
+    of_gpu = ("graph_kernels", "early", "blocking", "ahead", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
         **dict.fromkeys(of_gpu, whole_kernels), "launched": whole_kernels and captured["nvtx"],

@@ -472,6 +472,7 @@ PATTERNS: dict[str, str] = {
     "next_host": "record both sides in turns on one machine (tracediff capture): up to {size} of it may be a slower CPU",
     "next_no_graphs": "find out why CUDA graphs no longer launch these kernels: a capture that failed, a shape without a graph, a setting",
     "next_blocking": "unset CUDA_LAUNCH_BLOCKING, or find what else makes a launch wait for its kernel",
+    "next_ahead": "find out why the host no longer launches the next step before it waits for this one (in TensorRT-LLM: the overlap scheduler)",
     "next_early": "find out what switches programmatic dependent launch (PDL) on or off: TRTLLM_ENABLE_PDL, a backend, a version",
     "next_dtype": "find what makes these kernels compute in {after}: a weight, an input or a cast was {before}",
     "next_replaced": "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute",

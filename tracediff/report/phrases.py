@@ -202,6 +202,9 @@ def _advice(finding: Finding, result: Result) -> str:
     waits = structure.more(result, "blocking", finding.where.phase) > 0  # for their kernels
     if finding.cause in ("host_work", "launch_api") and finding.delta_ns > 0 and waits:
         return say("next_blocking")
+    drained = structure.more(result, "ahead", finding.where.phase) < 0
+    if ROWS[finding.cause].host and finding.delta_ns > 0 and drained:
+        return say("next_ahead")
     if computes := structure.other_type(result, finding):
         return say("next_dtype", before=computes[0], after=computes[1])
     others = finding.cause == "kernel_time" and finding.where.replaced_by

@@ -262,6 +262,7 @@ def _own(name: str, alike: Collection[str] = ()) -> str:
 
 
 _PLAIN = {
+    "ahead": "synchronisations after which the GPU has work left",
     "collections": "garbage collections",
     "streams": "streams",
     "ranks": "ranks",
