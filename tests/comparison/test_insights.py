@@ -16,7 +16,8 @@ from tests.tiny import label, reduced
 from tracediff.comparison.insights import hides, late_rank, slower_clock
 from tracediff.execution.sides import Run, Side
 from tracediff.model import RankSkew, Result
-from tracediff.report.phrases import remarks
+from tracediff.report.first import lines
+from tracediff.report.phrases import remarks, with_words
 
 
 def trace(schedules: Sequence[float], *, kernel_us: float = 100) -> TraceBuilder:
@@ -70,9 +71,13 @@ def test_all_kernels_slower_by_one_factor(tmp_path: Path) -> None:
     found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(), kernel_us=103))
     (one,) = [one for one in found.insights if one.kind == "slower_clock"]
     assert (one.count, one.low, one.high) == (6, pytest.approx(0.03), pytest.approx(0.03))
-    assert remarks(found)[0].startswith(
-        "All kernels take 3.0 % longer, 6 kernels of equal grids alike: a lower clock"
+    doubt = (
+        "Doubt: 6 kernels of equal grids take 3.0 % longer, as at a lower clock or power limit of the GPU."
     )
+    assert doubt in lines(found) and remarks(found) == []
+    far = with_words(compare(side(tmp_path, "c", steady()), side(tmp_path, "d", steady(), kernel_us=130)))
+    advice = next(one.next for one in far.findings if one.cause == "kernel_time")
+    assert advice.startswith("compare clocks and power limits of the GPUs")
 
 
 def kernel(before: float, after: float, *, match: str = "exact", launches: int = 100) -> Any:
@@ -93,6 +98,8 @@ def test_one_factor_by_hand() -> None:
     assert (
         slower_clock([*alike, kernel(800, 824, match="template")], 100.0, 103.0) is None
     )  # most of the time is in other kernels
+    waiting = slower_clock([*alike, kernel(300, 330)], 100.0, 105.0)  # those that wait for memory change less
+    assert waiting is not None and (waiting.low, waiting.high) == pytest.approx((0.030, 0.100))
     faster = slower_clock([kernel(one, 0.96 * one) for one in (1, 2, 3, 4, 5)], 100.0, 96.0)
     assert faster is not None and faster.high < 0
 

@@ -53,7 +53,7 @@ def lines(result: Result) -> list[str]:
 
 
 def _doubts(result: Result) -> str:
-    """What limits belief beside noise: the programs, steps of which none is typical, processes without steps, and the CPUs where a change of the host rests on them."""
+    """What limits belief beside noise: the programs, steps of which none is typical, processes without steps, the clock of the GPU, and the CPUs where a change of the host rests on them."""
     if result.verdict == "not_comparable" or result.verdict_facts.basis == "identical":
         return ""
     slugs, phase = {note.slug for note in result.warnings}, lead(result)
@@ -65,6 +65,7 @@ def _doubts(result: Result) -> str:
         said.append(say("process_left_out"))
     if other := _open(result):
         said.append(say("phase_open", step=step_of(result, other)))
+    said += other_clock(result)
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
     # another CPU moves typical steps as well
@@ -73,6 +74,17 @@ def _doubts(result: Result) -> str:
     if of_host and not against and "host-speed-unknown" in slugs:
         said.append(say("cpu_unknown", speed="slower" if result.observed.delta_ns > 0 else "faster"))
     return say("doubts", doubts="; ".join(said)) if said else ""
+
+
+def other_clock(result: Result) -> list[str]:
+    """That nearly all kernels take longer, or less time: it is the GPU then, and no kernel."""
+    said = []
+    for one in (one for one in result.insights if one.kind == "slower_clock"):
+        low, high = (f"{100 * part:.1f}" for part in sorted((abs(one.low), abs(one.high))))
+        span = f"{low} %" if low == high else f"{low} to {high} %"
+        longer, lower = ("longer", "lower") if one.low > 0 else ("less time", "higher")
+        said.append(say("other_clock", span=span, longer=longer, lower=lower, count=f"{one.count:,}"))
+    return said
 
 
 def _odd_runs(result: Result) -> list[str]:

@@ -86,6 +86,7 @@ PATTERNS: dict[str, str] = {
     "none_repeats": "steps were compared without matching, as hardly two launch the same work",
     "phase_open": "these runs cannot tell whether the {step} changed",
     "process_left_out": "a process with GPU work has no steps and is not compared",
+    "other_clock": "{count} kernels of equal grids take {span} {longer}, as at a {lower} clock or power limit of the GPU",
     "cpu_unknown": "part of the change may come from a {speed} CPU, whose speed is not known",
     # Runs that are in no mean.
     "odd_run": "Run {run} of the {side} is left out: its typical {step} takes {size} {more} than in the other runs, CPU speed set aside.",
@@ -457,7 +458,6 @@ PATTERNS: dict[str, str] = {
     "no_collection": "The {side} recorded no collection: none ran there, or none was traced.",
     "apart_from_others": "No other delta holds this time: all are at equal workload.",
     "only_the_sum": "Kernels that overlap share their time: what one gains the next one may lose, and only the sum counts.",
-    "other_clock": "All kernels take {span} {longer}, {count} kernels of equal grids alike: a {lower} clock or another power limit, not a change of the program.",
     "late_rank": "Rank {rank} comes last in {share} of the steps ({other} on the baseline); the others wait for it. The cause is on rank {rank}, not in the network.",
     "in_launches": "in launching calls",
     "on_its_own": "on its own work between CUDA calls",
@@ -473,6 +473,7 @@ PATTERNS: dict[str, str] = {
     "next_no_graphs": "find out why CUDA graphs no longer launch these kernels: a capture that failed, a shape without a graph, a setting",
     "next_blocking": "unset CUDA_LAUNCH_BLOCKING, or find what else makes a launch wait for its kernel",
     "next_ahead": "find out why the host no longer launches the next step before it waits for this one (in TensorRT-LLM: the overlap scheduler)",
+    "next_clock": "compare clocks and power limits of the GPUs (nvidia-smi -q -d CLOCK,POWER), and record both sides in turns on one",
     "next_early": "find out what switches programmatic dependent launch (PDL) on or off: TRTLLM_ENABLE_PDL, a backend, a version",
     "next_dtype": "find what makes these kernels compute in {after}: a weight, an input or a cast was {before}",
     "next_replaced": "find out what selects these kernels (backend, flag, shape), and compare both sets in Nsight Compute",

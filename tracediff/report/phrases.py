@@ -15,7 +15,7 @@ from tracediff.model.show import Show
 from tracediff.report import remarks as remarks_of
 from tracediff.report import show_words, structure, units, words
 from tracediff.report.causes import advice, awaited, idle_title, late, the_thread, title
-from tracediff.report.first import headline, in_stops, reason
+from tracediff.report.first import headline, in_stops, other_clock, reason
 from tracediff.report.grammar import say, told
 from tracediff.report.kernel_words import with_answers
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
@@ -207,6 +207,8 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_ahead")
     if computes := structure.other_type(result, finding):
         return say("next_dtype", before=computes[0], after=computes[1])
+    if finding.cause == "kernel_time" and other_clock(result):
+        return say("next_clock")
     others = finding.cause == "kernel_time" and finding.where.replaced_by
     if others or finding.facts.match in ("replaced", "mixed", "template"):
         return say("next_replaced")
@@ -232,8 +234,8 @@ REMARK = "Worth knowing"
 
 
 def remarks(result: Result) -> list[str]:
-    """One or two sentences for each remark."""
-    return [_WORDS[one.kind](result, one) for one in result.insights]
+    """One or two sentences for each remark; another clock is a doubt of the first screen."""
+    return [_WORDS[one.kind](result, one) for one in result.insights if one.kind in _WORDS]
 
 
 def _hidden_host(result: Result, one: Insight) -> str:
@@ -245,14 +247,6 @@ def _hidden_host(result: Result, one: Insight) -> str:
         "host_hidden" if change < 0 else "host_exposed", rest="all of it" if every else "the rest", now=prose.size(one.candidate_ns), before=prose.size(one.baseline_ns), change=prose.size(change),
         step=words.per_step("", "mean", words.unit(result)), where=say("most_in", where=where, api=one.api) if one.api else where,
     )  # fmt: skip
-
-
-def _slower_clock(result: Result, one: Insight) -> str:
-    low, high = sorted((abs(one.low), abs(one.high)))
-    first, last = f"{100 * low:.1f}", f"{100 * high:.1f}"
-    span = f"{first} %" if first == last else f"{first} to {last} %"
-    longer, lower = ("longer", "lower") if one.low > 0 else ("less time", "higher")
-    return say("other_clock", span=span, longer=longer, lower=lower, count=f"{one.count:,}")
 
 
 def _late_rank(result: Result, one: Insight) -> str:
@@ -279,7 +273,6 @@ def _off_path(result: Result, one: Insight) -> str:
 
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {
     "hidden_host": _hidden_host,
-    "slower_clock": _slower_clock,
     "late_rank": _late_rank,
     "falls_behind": _off_path,
     "off_path": _off_path,
