@@ -282,6 +282,7 @@ def test_most_launches_alike_are_one_program_where_a_few_kernels_hold_the_time(t
     after = stepped("Copy", "Softmax", "Copy", "Softmax", *theirs, *theirs, *small)
     checks = compare(tmp_path, before, after).comparability.checks
     assert [check.name for check in checks if check.status == "fail"] == failed
+    assert [check.name for check in checks if check.name == "programs"] == failed  # nor are they in doubt
 
 
 def test_a_side_without_kernels_leads_to_the_host_of_both(tmp_path):

@@ -717,6 +717,21 @@ def test_a_kernel_is_not_new_where_another_one_has_its_name() -> None:
     assert headline(one).counts == "By count: 16 fewer launches of CatArrayBatchedCopy per step."
 
 
+def test_a_kernel_that_went_is_told_with_what_is_in_its_place() -> None:
+    """`silu` went and `swish` came: one is in the place of the other where they are one row of the kernel table; else both are told."""
+    went, came = counted("kernel", 8, 0, name="silu"), counted("kernel", 0, 4, name="swish")
+    row = sample.full().kernels[0]
+    sides = (msgspec.structs.replace(row.baseline, names=[name]) for name in ("silu", "swish"))
+    matched = msgspec.structs.replace(row, **dict(zip(("baseline", "candidate"), sides, strict=True)))
+    for rows in ([went, came], [came, went]):
+        one = result("regressed", seen(1_000, 1_092, 8), structure=rows, kernels=[matched])
+        assert headline(one).counts == "By count: silu replaced by swish."
+    apart = msgspec.structs.replace(
+        one, structure=[went, came, counted("kernel", 0, 2, name="mul")], kernels=[]
+    )
+    assert headline(apart).counts == "By count: silu is gone (8 per step); swish is new (4 per step)."
+
+
 def test_three_counts_of_the_phase_are_said_none_twice() -> None:
     """The range that has most of the kernels is named in place of all; other calls follow from what is said, and one kernel is."""
     rows = [

@@ -100,10 +100,8 @@ def check(
         _dropped(sides),
     ]  # fmt: skip
     # measured 0.7 and more within a program, eager attention or another optimizer too, and 0.01 to 0.28 between programs
-    if counterparts is not None and min(counterparts) < SHARED:
-        unrelated = min(counterparts) < LITTLE and not (
-            _one_label(sides) or _same_ranges(sides) or _same_launches(sides)
-        )
+    if counterparts is not None and min(counterparts) < SHARED and not _same_launches(sides):
+        unrelated = min(counterparts) < LITTLE and not (_one_label(sides) or _same_ranges(sides))
         checks.append(
             _check("programs", [f"{100 * part:.0f} % of kernel time shared" for part in counterparts],
                    "other_programs" if unrelated else "maybe_programs", "fail" if unrelated else "warn")

@@ -47,16 +47,24 @@ def brief_of(result: Result) -> list[str]:
     prose = words.page_unit(result)
     said: list[str] = []
     seen: set[str] = set()
+    alone: StructureRow | None = None  # a kernel that came or went, in nothing's place
     for one in mine:
         if len(said) == NAMED:
             break
-        if _FOLLOWS.get(one.kind) in kinds or (one.kind in _ONCE and one.kind in seen):
+        if _FOLLOWS.get(one.kind) in kinds or (
+            one.kind in _ONCE and one.kind in seen and not _opposite(alone, one)
+        ):
             continue
         if said and (one.kind == "calls" or one.name == _MEMSET):
             continue  # what they are about, the others say
         seen.add(one.kind)
         again = one.kind == "kernel" and _again(result, one)
-        text = sentence(_net(one, mine) if again else one, alike, again=again)
+        other = "" if again else _counterpart(result, one)
+        if one.kind == "kernel":
+            alone = None if again or other or alone else one
+        names = [_own(name, alike) for name in (one.name, other)][:: 1 if one.baseline else -1]
+        text = say("replaced_by", before=names[0], after=names[1]) if other else ""
+        text = text or sentence(_net(one, mine) if again else one, alike, again=again)
         if timed := next((finding for finding in causes if _holds(finding, one)), None):
             causes.remove(timed)
             several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
@@ -135,6 +143,24 @@ def _again(result: Result, row: StructureRow) -> bool:
     lacking = [one.candidate if row.baseline else one.baseline for one in result.kernels]
     others = {name for side in lacking if side for name in side.names} - {row.name}
     return short(row.name) in map(short, others)
+
+
+def _opposite(kernel: StructureRow | None, row: StructureRow) -> bool:
+    """Whether one side lacks a kernel, and the other one another."""
+    if kernel is None or row.kind != "kernel" or _own(kernel.name) == _own(row.name):
+        return False
+    return not any((kernel.baseline and row.baseline, kernel.candidate and row.candidate))
+
+
+def _counterpart(result: Result, row: StructureRow) -> str:
+    """What the kernel table has in place of a kernel that one side lacks; empty where it has nothing."""
+    if row.kind != "kernel" or (row.baseline and row.candidate):
+        return ""
+    for one in result.kernels:
+        mine, other = (one.baseline, one.candidate) if row.baseline else (one.candidate, one.baseline)
+        if mine and other and mine.names == [row.name] and row.name not in other.names:
+            return other.names[0]
+    return ""
 
 
 def _net(row: StructureRow, rows: list[StructureRow]) -> StructureRow:
