@@ -174,25 +174,36 @@ def test_a_graph_whose_launch_outlasts_its_first_kernels_waits_for_none(tmp_path
         assert [(row.baseline, row.candidate) for row in result.structure if row.kind == "blocking"] == found
 
 
-def looped(folder, *, ahead: bool) -> Side:
-    """Steps of 1 ms, a kernel of 900 us each. The host launches it and waits: for it, or for that of the step before, which ended at 400 us."""
+def looped(folder, host: str) -> Side:
+    """Steps of 1 ms. The host launches a kernel and waits: ahead, for the one before; behind, for this one; idle, when the GPU is done."""
     folder.mkdir()
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    start, end, called, waited = {
+        "ahead": (450, 1_350, 10, 402), "behind": (5, 905, 10, 907), "idle": (5, 905, 910, 912),
+    }[host]  # fmt: skip
     for number in range(13):
         now = number * 1_000_000
-        start, waited = (now + 450_000, now + 402_000) if ahead else (now + 5_000, now + 907_000)
         trace.range(1, label(number), now, now + 950_000)
         trace.api(1, "cudaLaunchKernel", now, now + 3_000, corr=number + 1)
-        trace.kernel(number + 1, start, start + 900_000, name="gemm")
-        trace.api(1, "cudaStreamSynchronize", now + 10_000, waited)
+        trace.kernel(number + 1, now + start * 1_000, now + end * 1_000, name="gemm")
+        trace.api(1, "cudaStreamSynchronize", now + called * 1_000, now + waited * 1_000)
         # the driver's part of the same wait
-        trace.api(1, "cuStreamSynchronize", now + 11_000, waited - 1_000)
-    return Side(folder.name, [Run(folder.name, [reduced(trace, folder)])])
+        trace.api(1, "cuStreamSynchronize", now + called * 1_000 + 500, now + waited * 1_000 - 500)
+    return Side(host, [Run(host, [reduced(trace, folder)])])
 
 
 def test_a_host_that_no_longer_runs_ahead_is_a_difference_by_count(tmp_path) -> None:
-    """The kernel of 450 to 1,350 us is on the GPU when the wait ends at 402 us; that of 5 to 905 us is over at 907 us."""
-    ahead, behind = (looped(tmp_path / name, ahead=name == "ahead") for name in ("ahead", "behind"))
-    for sides, found in (((ahead, behind), [(1, 0)]), ((behind, ahead), [(0, 1)]), ((ahead, ahead), [])):
-        rows = [row for row in compare(*sides).structure if row.kind == "ahead"]
+    """The kernel of 450 to 1,350 us is on the GPU when the wait ends at 402 us; that of 5 to 905 us is over at 907 us.
+
+    A wait that begins at 910 us waits for nothing: a slow host may do that, whether it runs ahead or not.
+    """
+    ahead, behind, idle = (looped(tmp_path / host, host) for host in ("ahead", "behind", "idle"))
+    pairs = (
+        ((ahead, behind), [(1, 0)]),
+        ((behind, ahead), [(0, 1)]),
+        ((ahead, idle), []),
+        ((behind, idle), []),
+    )
+    for sides, found in pairs:
+        rows = [row for row in compare(*sides).structure if row.kind in ("ahead", "drained")]
         assert [(row.baseline, row.candidate) for row in rows] == found

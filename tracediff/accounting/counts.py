@@ -8,6 +8,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 | early | | | | | kernels that began before the op before them on their stream ended |
 | blocking | | | | | kernels of calls that returned after all that they launched had ended |
 | ahead | | | | | synchronisations after which the GPU still had work that was launched before them |
+| drained | | | | | synchronisations that ended when the last of it had ended |
 | launched | range | role | | | kernels, by the innermost range in which they were launched; '' outside any |
 | streams | | | | | streams on which an op started |
 | copies | [memcpy HtoD], [memset] | | of the host | | copies, and their bytes; 0 unknown |
@@ -72,7 +73,7 @@ def count_tables(
     spot, spots = _launched_at(timeline, labels, names)
     kernel = np.isin(timeline.keys["kind"].to_numpy(), (0,))
     ended = _ended(timeline)
-    found.append(_per_period(_ahead(timeline, ended, windows), 0, "ahead"))
+    found += [_per_period(period, 0, kind) for kind, period in _waits(timeline, ended, windows).items()]
     first = 0
     for unit, part, period in zip(timeline.units, inside, op_periods, strict=True):
         place = picked(spot + 1, unit.launch[part], 0).astype(np.int64)
@@ -134,14 +135,15 @@ def _ended(timeline: Timeline) -> Ints:
     return ended
 
 
-def _ahead(timeline: Timeline, ended: Ints, windows: Windows) -> Ints:
-    """The period of each synchronisation after which the GPU still had work that its process had launched before it.
+def _waits(timeline: Timeline, ended: Ints, windows: Windows) -> dict[str, Ints]:
+    """The period of each synchronisation by what its process had launched before it: `ahead`, some was left, or `drained`, it waited for all.
 
-    A host that runs ahead launches the next step first and waits for this one then; calls inside a call are that call.
+    A host that runs ahead launches the next step first and waits for this one then. Where all had ended before the call, it says
+    nothing of either; calls inside a call are that call.
     """
     launches, calls = timeline.launches, timeline.calls
     process = launches.tid >> 24 & 0xFFFFFF
-    found = [np.empty(0, np.int64)]
+    found: dict[str, list[Ints]] = {"ahead": [], "drained": []}
     for pid in distinct(process):
         mine = np.flatnonzero(process == pid)
         mine = mine[np.argsort(launches.start[mine], kind="stable")]
@@ -151,10 +153,11 @@ def _ahead(timeline: Timeline, ended: Ints, windows: Windows) -> Ints:
                 sync = own.start + np.flatnonzero(calls.kind[own] == SYNC)
                 start, end = calls.start[sync], calls.end[sync]
                 outermost = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])[: len(sync)]
-                left = until[np.searchsorted(launches.start[mine], start)] > end
-                found.append(windows.period(pid, start[outermost & left]).astype(np.int64))
-    period = np.concatenate(found)
-    return period[period >= 0]
+                last = until[np.searchsorted(launches.start[mine], start)]
+                for kind, chosen in (("ahead", last > end), ("drained", (start < last) & (last <= end))):
+                    period = windows.period(pid, start[outermost & chosen]).astype(np.int64)
+                    found[kind].append(period[period >= 0])
+    return {kind: np.concatenate([np.empty(0, np.int64), *periods]) for kind, periods in found.items()}
 
 
 def _begins_early(unit: Unit) -> Any:

@@ -208,7 +208,7 @@ def _counted(
             [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
         ]
         yield *kinds_of(table, "period", periods), items
-    of_gpu = ("graph_kernels", "early", "blocking", "ahead", "streams", "copies")
+    of_gpu = ("graph_kernels", "early", "blocking", "ahead", "drained", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
         **dict.fromkeys(of_gpu, whole_kernels), "launched": whole_kernels and captured["nvtx"],
@@ -305,6 +305,8 @@ def _rows_of(
         if item.kind in (*_OF_TIME, "grid", *_MADE_OF) or at in all_in:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
+            continue
+        if item.kind == "drained" or (item.kind == "ahead" and not _waits_for_all(held, at, place)):
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
@@ -472,6 +474,15 @@ def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Itera
             {"baseline": float(parts[0]), "candidate": float(parts[1]), "certain": min(held.steps) >= CERTAIN,
              "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
         )  # fmt: skip
+
+
+def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
+    """Whether the side that has less work left after its waits waits for all of it: a host that is slow may find none left, too."""
+    drained = place.get(_Item("drained"))
+    if drained is None or not held.differs[drained]:
+        return False
+    before, after = held.counts[:, drained]
+    return bool((after - before) * (held.counts[1, ahead] - held.counts[0, ahead]) < 0)
 
 
 def _share(

@@ -46,7 +46,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     blocking              kernels that end before the call that launches them returns, of the same: every launch waits, as with
                           CUDA_LAUNCH_BLOCKING=1
     kernels               kernels in all; with `range` those launched in it, innermost ('' all, or outside any; see `whole`)
-    ahead                 calls that wait for the GPU, after which it still has work that was launched before them: the host runs ahead
+    ahead                 calls that wait for the GPU, after which it still has work that was launched before them: the host runs
+                          ahead; where those of the other side wait for all of it
     synchronisations      calls of `name`, which waits for the GPU
     copies                copies and memsets of `name` from or to host memory of the kind `memory`, with their bytes; the counts may agree.
                           Where the kind is another one on each side, `baseline_values` and `candidate_values` have it
