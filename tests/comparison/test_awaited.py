@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.comparing import compare
 from tests.serving import serving
 from tests.tiny import reduced
 from tracediff.execution.sides import Run, Side
+from tracediff.report.causes import advice, the_thread, title
 from tracediff.report.phrases import with_words
 
 US = 1000
@@ -82,6 +84,10 @@ def test_a_wait_for_a_thread_of_the_same_process_names_it(calls: bool, tmp_path)
         assert found.facts.awaited is None
         return
     assert found.title.lower() == "wait in _schedule for the detokenizer thread"
+    nowhere = replace(found, where=replace(found.where, range=None))
+    assert title(nowhere).lower() == "wait for the detokenizer thread"
+    assert the_thread("launcher of device 0") == "the launcher of device 0"
+    assert advice(nowhere).startswith("while the thread waits for it, the detokenizer thread ")
     assert "is in decode_incrementally" in found.note and "of another process" not in found.note
     assert found.facts.awaited.near
     assert (found.facts.awaited.baseline_ns, found.facts.awaited.candidate_ns) == pytest.approx(

@@ -107,7 +107,7 @@ CAUSES: dict[str, CauseWords] = {
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
-    place = at(finding.where.range or "") or "on this thread"
+    place = at(finding.where.range or "") or ("for it" if peer else "on this thread")
     call = finding.where.os_call or finding.where.api or "a synchronising function"
     if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
@@ -577,7 +577,8 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
     """`short`: in a sentence, where the range says enough of the place."""
     facts = finding.facts
     if facts.awaited:
-        return say("idle_awaited", place=at(finding.where.range or ""), peer=awaited(facts.awaited)[0])
+        waits = _placed(say("idle_waits"), at(finding.where.range or ""))
+        return say("idle_awaited", waits=waits, peer=awaited(facts.awaited)[0])
     return _idle(
         finding.cause, finding.where, copies=facts.copies, host_only=facts.host_only, short=short,
         other_stream=facts.other_stream,
@@ -608,7 +609,7 @@ def the_thread(role: str) -> str:
     """`the executor thread`; a role that says so itself is no thread twice."""
     if role == UNNAMED:
         return say("thread_unnamed")
-    return say("thread_itself" if role.startswith("thread ") else "thread_of", role=role)
+    return say("thread_itself" if role.startswith(("thread ", "launcher ")) else "thread_of", role=role)
 
 
 def place_name(place: str) -> str:
