@@ -104,8 +104,9 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, counted, len(items))
         if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
-            once = () if rows else _of_runs(sides, frame, phase.phase, facts)
-            rows += sorted([*_rows_of(sides, frame, phase.phase, items, facts, counted), *once], key=_rank)
+            of = _Phase(frame, phase.phase, items, facts, counted)
+            once = () if rows else _of_runs(sides, of)
+            rows += sorted([*_rows_of(sides, of), *once], key=_rank)
     return rows
 
 
@@ -264,10 +265,37 @@ def _function(api: str, kind: str) -> str:
 _Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a kind and what else is known
 
 
-def _rows_of(
-    sides: Sequence[Side], frame: Frame, phase: str, items: list[_Item], held: Held, counted: Counted
-) -> Iterator[StructureRow]:
-    certain = min(held.steps) >= CERTAIN
+class _Phase(NamedTuple):
+    """A phase, and what its steps hold."""
+
+    frame: Frame
+    name: str
+    items: list[_Item]
+    held: Held
+    counted: Counted
+
+    @property
+    def certain(self) -> bool:
+        """Whether so many steps show a count that it can be no chance."""
+        return min(self.held.steps) >= CERTAIN
+
+    def row(self, kind: str, **fields: object) -> StructureRow:
+        """A row: of all steps, unless the fields say otherwise."""
+        one, other = self.held.steps
+        of_all = {"baseline_any": one, "candidate_any": other, "certain": self.certain}
+        return StructureRow(
+            kind=kind,  # type: ignore[arg-type]
+            phase=self.name,
+            per=self.frame.unit,
+            baseline_steps=one,
+            candidate_steps=other,
+            workloads=self.held.workloads,
+            **(of_all | fields),  # type: ignore[arg-type]
+        )
+
+
+def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
+    frame, items, held = of.frame, of.items, of.held
     place = {item: at for at, item in enumerate(items)}
     threads = _threads(items)
     collected = [any(part.coverage["gc"] == "captured" for part in side.parts) for side in sides[:2]]
@@ -280,15 +308,15 @@ def _rows_of(
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
             "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
             "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
-            "certain": certain and (kind != "collections" or all(collected)),
+            "certain": of.certain and (kind != "collections" or all(collected)),
         }  # fmt: skip
-        return _row(frame, phase, held, kind, fields | more)
+        return of.row(kind, **(fields | more))
 
-    yield from _workload(frame, phase, items, held)
+    yield from _workload(of)
     if not any(any(side.by_torch()) for side in sides[:2]):  # whose times are rounded
         for kind in _OF_TIME:
-            yield from _share(kind, frame, phase, items, held, certain=certain)
-    made_of = list(_made_of(frame, phase, items, held, certain=certain))
+            yield from _share(kind, of)
+    made_of = list(_made_of(of))
     other_ways = {row.name for row in made_of if row.kind == "algorithm"}  # their kernels came and went
     total = place.get(_Item("kernels"))
     found = held.differs & _material(frame, items, held) if frame.once else held.differs
@@ -327,23 +355,11 @@ def _rows_of(
             same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
             yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(items, held, place, row)
-        for at in counted.varying:
+        for at in of.counted.varying:
             if held.apart[at] and (items[at].kind, items[at].name) not in told:
                 yield _varying(held, at, items[at].kind, row)
     yield from made_of
-    yield from _rates(frame, phase, items, held, counted, row)
-
-
-def _row(frame: Frame, phase: str, held: Held, kind: str, fields: dict[str, object]) -> StructureRow:
-    return StructureRow(
-        kind=kind,  # type: ignore[arg-type]
-        phase=phase,
-        per=frame.unit,
-        baseline_steps=held.steps[0],
-        candidate_steps=held.steps[1],
-        workloads=held.workloads,
-        **fields,  # type: ignore[arg-type]
-    )
+    yield from _rates(of, row)
 
 
 def _same_work(items: list[_Item], held: Held) -> bool:
@@ -454,10 +470,10 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))
 
 
-def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Iterator[StructureRow]:
+def _workload(of: _Phase) -> Iterator[StructureRow]:
     """Less than half of the launches of shared kernels have a shape of the other side, where these are most launches."""
-    shapes: dict[str, list[int]] = defaultdict(list)
-    for at, item in enumerate(items):
+    held, shapes = of.held, defaultdict[str, list[int]](list)
+    for at, item in enumerate(of.items):
         if item.kind == "grid":
             shapes[item.name].append(at)
     shared = [at for every in shapes.values() if held.means[:, every].sum(axis=1).all() for at in every]
@@ -469,11 +485,7 @@ def _workload(frame: Frame, phase: str, items: list[_Item], held: Held) -> Itera
         return  # kernels that both sides happen to have say nothing of the others
     parts = held.means[:, both].sum(axis=1) / total
     if parts.min() < MOSTLY:
-        yield _row(
-            frame, phase, held, "workload",
-            {"baseline": float(parts[0]), "candidate": float(parts[1]), "certain": min(held.steps) >= CERTAIN,
-             "baseline_any": held.steps[0], "candidate_any": held.steps[1]},
-        )  # fmt: skip
+        yield of.row("workload", baseline=float(parts[0]), candidate=float(parts[1]))
 
 
 def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
@@ -485,36 +497,26 @@ def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
     return bool((after - before) * (held.counts[1, ahead] - held.counts[0, ahead]) < 0)
 
 
-def _share(
-    kind: str, frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
-) -> Iterator[StructureRow]:
+def _share(kind: str, of: _Phase) -> Iterator[StructureRow]:
     """Kernels that begin or end before something else does: how many do is a matter of time, so means are compared."""
-    place = {item.kind: at for at, item in enumerate(items) if item.kind in (kind, "kernels")}
+    held = of.held
+    place = {item.kind: at for at, item in enumerate(of.items) if item.kind in (kind, "kernels")}
     if len(place) < 2:
         return
     before, after = held.means[:, place[kind]].tolist()
     before_of, after_of = held.means[:, place["kernels"]].tolist()
     if before_of and after_of and abs(after / after_of - before / before_of) >= APART:
-        some = {
-            "baseline_any": int(held.any[0, place[kind]]),
-            "candidate_any": int(held.any[1, place[kind]]),
-        }
+        some, others = held.any[:, place[kind]].tolist()
         counts = {"baseline": before, "candidate": after, "baseline_of": before_of, "candidate_of": after_of}
-        yield _row(frame, phase, held, kind, {**counts, **some, "certain": certain})
+        yield of.row(kind, **counts, baseline_any=some, candidate_any=others)
 
 
-def _of_runs(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Iterator[StructureRow]:
+def _of_runs(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
     """Ranks, where all runs of a side have as many; and peaks of memory, of all steps: the most of any run, where the runs of the sides lie apart."""
-    certain = min(held.steps) >= CERTAIN
-    steps: dict[str, object] = {
-        "baseline_any": held.steps[0],
-        "candidate_any": held.steps[1],
-        "certain": certain,
-    }
     ranks = [{run.program_ranks for run in side.runs} for side in sides[:2]]
     if ranks[0] != ranks[1] and max(map(len, ranks)) == 1:
         one, other = (float(number.pop()) for number in ranks)
-        yield _row(frame, phase, held, "ranks", {"baseline": one, "candidate": other, **steps})
+        yield of.row("ranks", baseline=one, candidate=other)
     if not all(side.captured("gpu_memory") for side in sides[:2]):
         return
     for kind in _PEAKS_OF:
@@ -523,10 +525,7 @@ def _of_runs(sides: Sequence[Side], frame: Frame, phase: str, held: Held) -> Ite
         )  # fmt: skip
         low, high = sorted((before, after), key=max)
         if max(low) < min(high) and max(high) - max(low) >= SURELY * max(high):
-            yield _row(
-                frame, phase, held, "memory",
-                {"name": kind, "baseline": float(max(before)), "candidate": float(max(after)), **steps},
-            )  # fmt: skip
+            yield of.row("memory", name=kind, baseline=float(max(before)), candidate=float(max(after)))
 
 
 def _peak(part: Reduction, kind: str) -> int:
@@ -554,29 +553,24 @@ def _grids(items: list[_Item], held: Held, place: dict[_Item, int], row: _Made) 
             )  # fmt: skip
 
 
-def _made_of(
-    frame: Frame, phase: str, items: list[_Item], held: Held, *, certain: bool
-) -> Iterator[StructureRow]:
+def _made_of(of: _Phase) -> Iterator[StructureRow]:
     """Kernels of a kind of which one data type or algorithm has fewer, whichever they are, and another one more."""
     less: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     more: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     every: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for at, item in enumerate(items):
+    held = of.held
+    for at, item in enumerate(of.items):
         every[item.kind, item.name].append(at)
         change = held.after[at] - held.before[at]
         if item.kind in _MADE_OF and held.differs[at]:
             (more if change > 0 else less)[item.kind, item.name][item.shape] = abs(float(change))
     for one in sorted(less.keys() & more.keys()):
         before, after = (max(sorted(by[one]), key=lambda value: by[one][value]) for by in (less, more))
-        totals = {
-            "baseline_of": float(held.before[every[one]].sum()),
-            "candidate_of": float(held.after[every[one]].sum()),
-        }
-        yield _row(
-            frame, phase, held, one[0],
-            {"name": one[1], "baseline": less[one][before], "candidate": more[one][after], "baseline_values": [before],
-             "candidate_values": [after], "certain": certain, "baseline_any": held.steps[0], "candidate_any": held.steps[1],
-             **(totals if one[0] == "algorithm" else {})},
+        totals = [float(side[every[one]].sum()) for side in (held.before, held.after)]
+        in_all = {"baseline_of": totals[0], "candidate_of": totals[1]} if one[0] == "algorithm" else {}
+        yield of.row(
+            one[0], name=one[1], baseline=less[one][before], candidate=more[one][after], baseline_values=[before],
+            candidate_values=[after], **in_all,
         )  # fmt: skip
 
 
@@ -587,11 +581,12 @@ def data_type(kernel: str) -> str:
     return min(found)[1] if found else ""
 
 
-def _regularly(frame: Frame, phase: str, there: npt.NDArray[np.bool_], *sides: int) -> bool:
-    """Whether what a side has, of any or of one of `sides`, comes at a regular distance of steps of a phase."""
-    mine = (frame.steps["phase"] == phase).to_numpy()
-    of = frame.steps["side"].to_numpy()[mine]
-    return any(regular(np.diff(np.flatnonzero(there[mine][of == one]))) for one in sides or (0, 1))
+def _regularly(of: _Phase, item: int, *sides: int) -> bool:
+    """Whether what a side has of an item, any or one of `sides`, comes at a regular distance of steps of a phase."""
+    steps, there = of.frame.steps, of.counted.has(item)
+    mine = (steps["phase"] == of.name).to_numpy()
+    side = steps["side"].to_numpy()[mine]
+    return any(regular(np.diff(np.flatnonzero(there[mine][side == one]))) for one in sides or (0, 1))
 
 
 def _by_distance(some: int, of: int) -> float:
@@ -601,32 +596,25 @@ def _by_distance(some: int, of: int) -> float:
     )  # of integers: the ways of thousands of steps are no float
 
 
-def _rates(
-    frame: Frame,
-    phase: str,
-    items: list[_Item],
-    held: Held,
-    counted: Counted,
-    row: _Made,
-) -> Iterator[StructureRow]:
+def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
     """What happens now and then: more steps of one side have any, or those of one side alone at a regular distance."""
-    if frame.once:
+    items, held = of.items, of.held
+    if of.frame.once:
         return
 
     def chance(at: int) -> float:
-        (none, of_none), (some, of) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
-        if not none and some >= LEAST and _regularly(frame, phase, counted.has(at)):
-            return _by_distance(some, of)
-        return fisher_exact(some, of, none, of_none)
+        (none, of_none), (some, every) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
+        if not none and some >= LEAST and _regularly(of, at):
+            return _by_distance(some, every)
+        return fisher_exact(some, every, none, of_none)
 
     def of_load(at: int) -> float:
         """The same of what goes with the load: one side alone has it at a regular distance, or all steps of the other have it."""
         shares = held.any[:, at] / held.steps
         side = int(shares.argmin() if shares.max() >= HELD else shares.argmax())
-        some, of, other = int(held.any[side, at]), held.steps[side], shares[1 - side]
-        rare = LEAST <= some <= MOSTLY * of and (not other or other >= HELD)
-        regularly = rare and _regularly(frame, phase, counted.has(at), side)
-        return _by_distance(some, of) if regularly else 1.0
+        some, every, other = int(held.any[side, at]), held.steps[side], shares[1 - side]
+        rare = LEAST <= some <= MOSTLY * every and (not other or other >= HELD)
+        return _by_distance(some, every) if rare and _regularly(of, at, side) else 1.0
 
     tested = {
         kind: [
