@@ -11,7 +11,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import IdleKey, Measured
+from tracediff.comparison.cells import WHERE, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
 from tracediff.comparison.places import SURE, Judged, Judgement, Place
 from tracediff.execution.sides import Side, stacked
@@ -457,12 +457,10 @@ def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:
 
 def longest_first(moments: pl.DataFrame, key: IdleKey) -> pl.DataFrame:
     """The moments of one idle cell, the longest first."""
-    where = {"copy": key.copy, "cause": key.cause, "thread": key.thread}
-    if key.cause == "gil_wait":
-        where |= {"holder": key.holder, "holder_place": key.where}
-    elif key.cause != "gc":
-        where["place"] = key.where
-    return moments.filter(**where).sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
+    mine = moments.filter(
+        key.where == WHERE, copy=key.copy, cause=key.cause, thread=key.thread, holder=key.holder
+    )
+    return mine.sort(pl.col("end") - pl.col("start"), "start", descending=[True, False])
 
 
 def _moments(longest: pl.DataFrame, sides: tuple[Side, Side]) -> list[Moment]:

@@ -88,6 +88,15 @@ class IdleKey(NamedTuple):
     copy: bool  # inside a call that copies
 
 
+WHERE = (
+    pl.when(pl.col("cause") == "gil_wait")
+    .then("holder_place")
+    .when(pl.col("cause") == "gc")
+    .then(pl.lit(""))
+    .otherwise("place")
+)  # of idle time by its words
+
+
 class Layout(msgspec.Struct, frozen=True, dict=True):
     """Which cells are what: 0 is the step, then categories, idle cells, kernel rows, layers, kinds of layer.
 
@@ -369,26 +378,14 @@ def _phase_cells(
         (typical.values[0][:, cells + 1], typical.values[1][:, cells + 1]) if hosts == "measured" else None
     )
     variance = [_PHI**2 * one[:cells] for one in typical.variance]
-    sample = Sample(
-        _of_sides(typical, cells), speed, (variance[0], variance[1]), _unseen(layout, typical, weighted, cells), _more(typical, cells), hosts=hosts,
-    )  # fmt: skip
+    sample = _sample(typical.values, speed, variance, _unseen(layout, typical, weighted, cells), hosts)
     noise = Noise(usual * np.abs(typical.means[:2, :cells]), host, lever)
     part = 1 - phase.start_share  # the mean of all steps has the first ones too
-    tail_values = [
-        part * (one[:, :cells] - other[:, :cells])
-        for one, other in zip(rest.values, typical.values, strict=True)
-    ]
+    tail_values = [part * (one - other) for one, other in zip(rest.values, typical.values, strict=True)]
     tail_means = part * (rest.means - typical.means)[:2, :cells]
     variance = [(part * _PHI) ** 2 * one[:cells] for one in rest.variance]
     unseen = _unseen(layout, rest, weighted, cells)
-    tail = Sample(
-        (tail_values[0], tail_values[1]),
-        speed,
-        (variance[0], variance[1]),
-        (part * unseen[0], part * unseen[1]),
-        tail_values[2] if len(tail_values) > 2 else None,
-        hosts=hosts,
-    )
+    tail = _sample(tail_values, speed, variance, (part * unseen[0], part * unseen[1]), hosts)
     found = PhaseCells(
         phase,
         Part.of("typical", _paired(frame, sample), noise, layout),
@@ -482,10 +479,7 @@ def _mean(
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
     speed = (kept[0][:, cells + 1], kept[1][:, cells + 1]) if hosts == "measured" else None
     root = np.sqrt(unseen)
-    sample = Sample(
-        (kept[0][:, :cells], kept[1][:, :cells]), speed, (variance[0], variance[1]), (root[0], root[1]), kept[2][:, :cells] if len(runs) > 2 else None,
-        hosts=hosts,
-    )  # fmt: skip
+    sample = _sample(kept, speed, list(variance), (root[0], root[1]), hosts)
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
     noise = Noise(np.sqrt(scatter), host, _lever(layout, means))
     return Part.of("mean", _paired(frame, sample), noise, layout)
@@ -497,12 +491,17 @@ def _paired(frame: Frame, sample: Sample) -> Sample:
     return paired(sample) if frame.paired and sample.runs == every else sample
 
 
-def _of_sides(sums: Sums, cells: int) -> tuple[Floats, Floats]:
-    return sums.values[0][:, :cells], sums.values[1][:, :cells]
-
-
-def _more(sums: Sums, cells: int) -> Floats | None:
-    return sums.values[2][:, :cells] if len(sums.values) > 2 else None
+def _sample(
+    values: Sequence[Floats],
+    speed: tuple[Floats, Floats] | None,
+    variance: Sequence[Floats],
+    unseen: tuple[Floats, Floats],
+    hosts: Hosts,
+) -> Sample:
+    """What the runs of both sides, and of A/A repeats, spend in as many cells as there are variances of."""
+    own = [one[:, : len(variance[0])] for one in values]
+    more = own[2] if len(own) > 2 else None
+    return Sample((own[0], own[1]), speed, (variance[0], variance[1]), unseen, more, hosts=hosts)
 
 
 def cell_table(
@@ -648,14 +647,7 @@ def idle_groups(idle: IdleRows, ns: Ints) -> tuple[list[IdleKey], Ints]:
     else belongs to its place.
     """
     by = list(IdleKey._fields)
-    named = idle.words.with_columns(
-        where=pl.when(pl.col("cause") == "gil_wait")
-        .then(pl.col("holder_place"))
-        .when(pl.col("cause") == "gc")
-        .then(pl.lit(""))
-        .otherwise(pl.col("place")),
-        ns=pl.Series(ns),
-    )
+    named = idle.words.with_columns(where=WHERE, ns=pl.Series(ns))
     order = named.group_by(by).agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
     order = order.sort("ns", *by, descending=[True] + [False] * 5).with_row_index("number")
     number = named.join(order.drop("ns"), on=by, how="left", maintain_order="left")["number"]

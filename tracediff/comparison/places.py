@@ -16,11 +16,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import Floats
-from tracediff.comparison.cells import STEP, IdleKey, Layout, Measured, Part, PartName, PhaseCells
+from tracediff.comparison.cells import STEP, WHERE, IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
 from tracediff.execution.sides import Side, stacked
@@ -261,20 +260,11 @@ def _as_most_of_it(layout: Layout, places: Sequence[Place], of: Estimate, levels
 # Idle time by place, kernels by phase and time by layer as rows of the result; measures of one of them are taken from these.
 
 
-_KEY = ("cause", "thread", "holder", "where", "copy")
-
-
 def calls_of(sides: Sequence[Side], keys: Sequence[IdleKey]) -> list[list[str]]:
     """The CUDA functions that idle cells lie in; none of causes that are not inside a call."""
-    moments = stacked(sides, "moments").with_columns(
-        where=pl.when(pl.col("cause") == "gil_wait")
-        .then(pl.col("holder_place"))
-        .when(pl.col("cause") == "gc")
-        .then(pl.lit(""))
-        .otherwise(pl.col("place"))
-    )
+    moments = stacked(sides, "moments").with_columns(where=WHERE)
     found: dict[IdleKey, set[str]] = defaultdict(set)
-    for *key, call in moments.select(*_KEY, "api").unique().iter_rows():
+    for *key, call in moments.select(*IdleKey._fields, "api").unique().iter_rows():
         if call:
             found[IdleKey(*key)].add(call)
     return [sorted(found.get(key, ())) if CAUSES[key.cause].calls else [] for key in keys]
