@@ -314,38 +314,26 @@ def _held(sides: Sequence[Side], kind: str) -> dict[str, bool]:
 def range_rows(standardised: StandardisedMeans) -> list[RangeRow]:
     """Ranges by place and thread role, largest change first."""
     rows = standardised.rows("aligned_range")
-    for row in rows:
-        row |= {f"{side}_mean_ns": _of_one(row, side) for side in standardised.names}
-    fields = {
-        "count_per_step": "count",
-        "ns_per_step": "ns",
-        "mean_ns": "mean_ns",
-        "gil_wait_ns": "wait_ns",
-        "calls_ns": "call_ns",
-    }
-    return _rows(RangeRow, _with_sides(rows, "count", fields), range="place")
-
-
-def _of_one(row: Mapping[str, Any], side: str) -> float | None:
-    count = row[f"{side}_count"]
-    return row[f"{side}_ns"] / count if count else None
+    return _of_places(RangeRow, rows, standardised, gil_wait_ns="wait_ns", calls_ns="call_ns")
 
 
 def gap_rows(standardised: StandardisedMeans) -> tuple[list[GapRow], int]:
     """Idle time by cause, thread, place and neighbours; second, how many rows were left out."""
     rows = standardised.rows("aligned_gap")
-    left_out = max(len(rows) - ROWS, 0)
-    rows = rows[:ROWS]
+    shown = _of_places(GapRow, rows[:ROWS], standardised, p50_ns="p50_ns", p99_ns="p99_ns")
+    return shown, max(len(rows) - ROWS, 0)
+
+
+def _of_places(
+    kind: type[Row], rows: list[dict[str, Any]], standardised: StandardisedMeans, **more: str
+) -> list[Row]:
+    """Rows of places, each side with its count, its time and that of one. `more`: field -> column."""
     for row in rows:
-        row |= {f"{side}_mean_ns": _of_one(row, side) for side in standardised.names}
-    fields = {
-        "count_per_step": "count",
-        "ns_per_step": "ns",
-        "mean_ns": "mean_ns",
-        "p50_ns": "p50_ns",
-        "p99_ns": "p99_ns",
-    }
-    return _rows(GapRow, _with_sides(rows, "count", fields), range="place"), left_out
+        for side in standardised.names:
+            count = row[f"{side}_count"]
+            row[f"{side}_mean_ns"] = row[f"{side}_ns"] / count if count else None
+    fields = {"count_per_step": "count", "ns_per_step": "ns", "mean_ns": "mean_ns", **more}
+    return _rows(kind, _with_sides(rows, "count", fields), range="place")
 
 
 def worst_gaps(sides: Sequence[Side], top: int = 10) -> list[WorstGap]:
