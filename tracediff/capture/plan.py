@@ -324,7 +324,9 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     plan = _converted({**values, **sides}, Plan, "the plan")
     _no_nul("plan", *plan.nsys_flags)
     if not plan.same_traffic and any(
-        TRAFFIC_SEED in word for side in sides.values() for word in _texts(side)
+        TRAFFIC_SEED in word
+        for side in sides.values()
+        for word in (*side.command, *side.client, *side.env.values())
     ):
         raise _invalid(f"{TRAFFIC_SEED} stands for nothing without same_traffic", "--same-traffic")
     if plan.until is not None:
@@ -403,11 +405,6 @@ def _no_nul(name: str, *texts: str) -> None:
         raise _invalid(
             f"the {name}: a text holds the character NUL, which no program can be given", "leave it out"
         )
-
-
-def _texts(side: SidePlan) -> list[str]:
-    """What placeholders may stand in."""
-    return [*side.command, *side.client, *side.env.values()]
 
 
 def _converted(values: dict[str, Any], kind: type[_Part], where: str) -> _Part:

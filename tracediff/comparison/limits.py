@@ -41,7 +41,8 @@ def limits(
     for place, (number, row) in enumerate(rows):
         both = [reached.get((number, side)) for side in range(len(sides))]
         longest = max(side.ns_per_step for side in (row.baseline, row.candidate) if side)
-        if longest >= SURELY * step_ns and any(one and _rated(one) for one in both):
+        rates = [rate for one in both if one for rate in (one.flop_per_s, one.of_bandwidth)]
+        if longest >= SURELY * step_ns and any(rate is not None for rate in rates):
             found.append(LimitsRow(place, *both))
     phases = _phases(work, walls, periods, [peak for _, peak in peaks])
     if not found and not phases:
@@ -51,10 +52,6 @@ def limits(
         for name, peak in peaks
     ]
     return Limits(gpus, found, phases)
-
-
-def _rated(one: Reached) -> bool:
-    return one.flop_per_s is not None or one.of_bandwidth is not None
 
 
 def _peak(side: Side) -> tuple[str, Peak | None]:

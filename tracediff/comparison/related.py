@@ -32,7 +32,6 @@ from tracediff.comparison.places import (
 )
 from tracediff.comparison.structure import APART
 from tracediff.model import (
-    ApiRow,
     CallFact,
     FindingPart,
     Kernels,
@@ -464,7 +463,7 @@ def with_synchronisation(
     for phase, part in _parts_of_phases(candidates):
         own = of_phases[phase]
         before, after = own.baseline.syncs_per_step, own.candidate.syncs_per_step
-        calls = _sync_calls(own.apis)
+        calls = {row.api: (row.baseline_calls, row.candidate_calls) for row in own.apis if row.kind == "sync"}
         if abs(after - before) < MOSTLY:
             continue
         fewer = max(before, after) >= 2 * min(before, after)
@@ -526,11 +525,6 @@ def _rises_as_much(one: StructureRow, other: StructureRow) -> bool:
     """Whether a count grew or fell as far as another one did, the same way."""
     change, least = one.candidate - one.baseline, other.candidate - other.baseline
     return change * least > 0 and abs(change) >= abs(least)
-
-
-def _sync_calls(rows: Sequence[ApiRow]) -> dict[str, tuple[float, float]]:
-    """Calls per step of each synchronising function on both sides."""
-    return {row.api: (row.baseline_calls, row.candidate_calls) for row in rows if row.kind == "sync"}
 
 
 def _changed_calls(calls: dict[str, tuple[float, float]], api: str | None, change: float) -> bool:

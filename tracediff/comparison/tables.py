@@ -608,10 +608,6 @@ def _group_kind(calls: str) -> Literal["pipeline", "all-to-all", ""]:
     return "all-to-all" if calls == EXCHANGES or "alltoall" in calls.lower() else ""
 
 
-def _less(value: float | None, than: float | None) -> float | None:
-    return None if value is None or than is None else value - than
-
-
 def _outliers(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
     """How far each rank's change of own time is from the median change, in robust standard deviations.
 
@@ -784,10 +780,10 @@ def _mean(runs: Sequence[list[float]]) -> GpuMetricMean:
     means = [float(np.mean(values)) if values else None for values in runs]
     if len(means) == 1:
         return GpuMetricMean(means[0])
+    one, other = means
+    delta = None if one is None or other is None else other - one
     change = trimmed(np.array(runs[0]), np.array(runs[1]))
-    return GpuMetricMean(
-        means[0], means[1], _less(means[1], means[0]), *(change.interval if change else (None, None))
-    )
+    return GpuMetricMean(one, other, delta, *(change.interval if change else (None, None)))
 
 
 def _sampling(standardised: StandardisedMeans, held: Mapping[str, bool]) -> list[GpuSampling]:

@@ -171,10 +171,6 @@ def _launch_change(row: KernelRow, context: Context) -> Cell | None:
     return Cell(said.percent, change.delta_ns)
 
 
-def _grids(row: KernelRow, context: Context) -> str:
-    return units.arrow(names.grids(one) for one in (row.baseline, row.candidate) if one and one.grids)
-
-
 def _of_kernel_time(row: KernelRow, context: Context) -> str:
     whole = context.known["kernel_time"]
     sides = ((side, getattr(row, side)) for side in SIDES)
@@ -194,10 +190,6 @@ def _layers_of_kind(row: LayerRow, context: Context) -> str:
 def _of_gpu_time(row: LayerRow, context: Context) -> float | None:
     total = sum(one.baseline_ns for one in context.report.layers.rows)
     return row.baseline_ns / total if total else None
-
-
-def _work(row: LimitsRow, context: Context) -> str:
-    return units.arrow(text for one in reached(row) if (text := _shapes(one)))
 
 
 def reached(row: Any) -> list[Any]:
@@ -294,10 +286,6 @@ def _part(row: FindingPart, context: Context) -> Cell:
 # What was read
 
 
-def _compared(row: Any, context: Context) -> str:
-    return f"yes, {row.level}" if row.compared else f"no: {row.reason.replace('_', ' ')}"
-
-
 VALUES: dict[str, Value] = {
     "part": _part,
     "category_label": lambda row, context: (
@@ -321,17 +309,21 @@ VALUES: dict[str, Value] = {
     "launch_change": _launch_change,
     "launch_evidence": lambda row, context: kernel_words.launch_evidence(row),
     "full_kernel": lambda row, context: names.kernel(row, width=100),
-    "grids": _grids,
+    "grids": lambda row, context: units.arrow(
+        names.grids(one) for one in (row.baseline, row.candidate) if one and one.grids
+    ),
     "origin_range": lambda row, context: row.range or Cell("not recorded"),
     "origin_thread": lambda row, context: row.thread or Cell("not recorded"),
     "origin_call": lambda row, context: row.api or Cell("not recorded"),
-    "compared": _compared,
+    "compared": lambda row, context: (
+        f"yes, {row.level}" if row.compared else f"no: {row.reason.replace('_', ' ')}"
+    ),
     "matched_by": lambda row, context: words.WORKLOADS.get(row.workload, row.workload),
     "layer": lambda row, context: row.layer or "in no known layer",
     "layers_of_kind": _layers_of_kind,
     "of_gpu_time": _of_gpu_time,
     "limited": lambda row, context: context.known["cells"][row.kernel],
-    "work": _work,
+    "work": lambda row, context: units.arrow(text for one in reached(row) if (text := _shapes(one))),
     **{f"known_{side}": _known(side) for side in SIDES},
     "change_of_one": _change_of_one,
     "host_work": lambda row, context: (

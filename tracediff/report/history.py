@@ -388,7 +388,7 @@ def _pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
     )
     if change is not None:
         return change.good, change.bad
-    points = _points(segments)
+    points = sorted(at for segment in segments for at in segment.points)
     return points[-2] if len(points) > 1 else points[-1], points[-1]
 
 
@@ -412,10 +412,6 @@ def _measures(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, flo
         for row in segment.series:
             found.setdefault(row.measure, (row.unit, {}))[1].update(zip(row.points, row.values, strict=True))
     return found
-
-
-def _points(segments: Sequence[Segment]) -> list[int]:
-    return sorted(at for segment in segments for at in segment.points)
 
 
 def render_html(history: History) -> str:

@@ -100,14 +100,11 @@ def ordered(result: Result) -> list[KernelRow]:
     return sorted(result.launched, key=lambda row: (not _changed(result, row), -_size(result, row), kernel_order(row)))  # fmt: skip
 
 
-def _sure(row: KernelRow) -> bool:
-    return row.per_launch is not None and row.per_launch.level != "within_noise"
-
-
 def _changed(result: Result, row: KernelRow) -> bool:
     """Whether a row changed for sure: a launch of it; of runs that do the same work, also the number of launches."""
     counts = _counts(row)
-    return _sure(row) or (result.verdict_facts.same_work and counts[0] != counts[1])
+    sure = row.per_launch is not None and row.per_launch.level != "within_noise"
+    return sure or (result.verdict_facts.same_work and counts[0] != counts[1])
 
 
 def _size(result: Result, row: KernelRow) -> float:

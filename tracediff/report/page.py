@@ -85,10 +85,6 @@ def typography(text: object) -> str:
     return out
 
 
-def _long(name: str) -> str:
-    return shorten(name, TEXT)
-
-
 def _head(text: str, unit: str) -> str:
     """The head of a column with its unit."""
     return text.replace("{}", "\u00b5s" if unit == "us" else unit)
@@ -105,7 +101,7 @@ def helpers() -> dict[str, Any]:
     return {
         "palette": palette,
         "typo": typography,
-        "long": _long,
+        "long": lambda name: shorten(name, TEXT),
         "shorten": shorten,
         "head": _head,
         "class_of": _class_of,

@@ -88,10 +88,6 @@ def _ordered(kpi: Kpi) -> list[KpiRow]:
     return sorted(kpi.rows, key=lambda row: (row.metric not in kpi.named, row.explained is None))
 
 
-def _name(row: KpiRow) -> str:
-    return f"{row.metric}, {row.unit}".removesuffix(", ")
-
-
 def _change(row: KpiRow) -> str:
     """`9.2 % worse`; `0.0 %` of a figure that did not move; `+9.2 %, within noise` where reports of one side differ as much."""
     percent = units.percent(row.delta, row.baseline)
@@ -118,7 +114,7 @@ def _figure(value: float) -> str:
 
 
 VALUES: dict[str, values.Value] = {
-    "figure": lambda row, context: _name(row),
+    "figure": lambda row, context: f"{row.metric}, {row.unit}".removesuffix(", "),
     "before": lambda row, context: Cell(_figure(row.baseline), row.baseline),
     "after": lambda row, context: Cell(_figure(row.candidate), row.candidate),
     "delta": lambda row, context: Cell(_delta(row), row.delta),

@@ -46,12 +46,8 @@ class Metric(msgspec.Struct, frozen=True):
     additive: bool = False
 
 
-def _same(value: float) -> float:
-    return value
-
-
 def _first(*names: str) -> tuple[Way, ...]:
-    return tuple(Way((name,), _same) for name in names)
+    return tuple(Way((name,), lambda value: value) for name in names)
 
 
 def _sum(*names: str, times: float = 1.0, optional: tuple[str, ...] = ()) -> Way:
