@@ -13,14 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tracediff.formats.selection import (
-    Pick,
-    Selection,
-    read_pick,
-    selections,
-    spell_ranks,
-    spell_steps,
-)
+from tracediff.formats.selection import Pick, Selection, read_pick, selections, spell_ranks, spell_steps
 
 if TYPE_CHECKING:
     from tracediff.execution.sides import Reading

@@ -17,14 +17,7 @@ from tracediff.formats.bundle import SIDES, in_turns, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
 from tracediff.model import Note
-from tracediff.request import (
-    BisectRequest,
-    CompareRequest,
-    ShowRequest,
-    WhatIfRequest,
-    paths,
-    word,
-)
+from tracediff.request import BisectRequest, CompareRequest, ShowRequest, WhatIfRequest, paths, word
 
 if TYPE_CHECKING:
     from tracediff.bisect.probe import Watch
@@ -63,11 +56,7 @@ def compare_request(
     from tracediff.comparison.compare import Options, compare
     from tracediff.report.phrases import with_words
 
-    said = request.said(
-        force=request.force,
-        noise=bool(given["noise"]),
-        what_if=request.what_if,
-    )
+    said = request.said(force=request.force, noise=bool(given["noise"]), what_if=request.what_if)
     turns = False
     if bundle is not None:
         order = recorded(Path(request.baseline))

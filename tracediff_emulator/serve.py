@@ -359,11 +359,7 @@ def serve(options: Options) -> dict[str, Any]:
         meet = str(Path(stack.enter_context(tempfile.TemporaryDirectory()), "ranks"))
         pipes = [context.Pipe(duplex=False) for _ in range(options.tp)]
         workers = [
-            context.Process(
-                target=worker,
-                name=f"worker-{rank}",
-                args=(options, rank, meet, pipes[rank][1]),
-            )
+            context.Process(target=worker, name=f"worker-{rank}", args=(options, rank, meet, pipes[rank][1]))
             for rank in range(options.tp)
         ]
         for process, (_, send) in zip(workers, pipes, strict=True):

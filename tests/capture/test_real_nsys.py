@@ -64,15 +64,7 @@ def captured(folder: Path, planted: str) -> tuple[dict[str, Any], Path]:
     """Capture both sides and compare them; the result and the bundle."""
     bundle = folder / "bundle"
     run("capture", plan(folder, planted), "-o", bundle)
-    run(
-        "compare",
-        bundle,
-        "--json",
-        folder / "result.json",
-        "--html",
-        folder / "report.html",
-        "--quiet",
-    )
+    run("compare", bundle, "--json", folder / "result.json", "--html", folder / "report.html", "--quiet")
     return json.loads((folder / "result.json").read_text()), bundle
 
 

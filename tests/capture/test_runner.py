@@ -403,10 +403,7 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
 
 @pytest.mark.parametrize(
     ("target", "host"),
-    [
-        ("opt/nsight", "opt/nsight"),
-        ("usr/lib/x86_64-linux-gnu/nsight-systems", "usr/lib/nsight-systems"),
-    ],
+    [("opt/nsight", "opt/nsight"), ("usr/lib/x86_64-linux-gnu/nsight-systems", "usr/lib/nsight-systems")],
 )
 def test_the_importer_is_found_where_packages_put_it(target: str, host: str, tmp_path: Path) -> None:
     nsys = f"{target}/target-linux-x64/nsys"
@@ -445,10 +442,7 @@ def test_both_runs_of_a_pair_get_one_traffic_seed(stand_ins: StandIns, tmp_path:
     }
     capture(plan(**sides, same_traffic=True, seed=3, controls=1), tmp_path / "bundle")
     calls = [(call["args"], call["env"]) for call in stand_ins.calls("program")]
-    baseline = (
-        ["baseline", "--seed=3001"],
-        {"SIDE_SEED": "3001", "TRACEDIFF_TRAFFIC_SEED": "3001"},
-    )
+    baseline = (["baseline", "--seed=3001"], {"SIDE_SEED": "3001", "TRACEDIFF_TRAFFIC_SEED": "3001"})
     assert calls[:2] == [baseline, (["candidate"], {"TRACEDIFF_TRAFFIC_SEED": "3001"})]
     assert [env["TRACEDIFF_TRAFFIC_SEED"] for _, env in calls] == [
         "3001",

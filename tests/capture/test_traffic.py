@@ -56,10 +56,7 @@ def test_requests_take_free_slots_wait_and_end_at_their_own_length() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    ["--traffic-seed 1", "--traffic --traffic-rate 0"],
-)
+@pytest.mark.parametrize("flags", ["--traffic-seed 1", "--traffic --traffic-rate 0"])
 def test_flags_of_traffic_that_do_not_go_together_are_refused(flags: str) -> None:
     with pytest.raises(SystemExit):
         parse(flags.split())

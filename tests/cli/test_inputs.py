@@ -190,11 +190,7 @@ def test_a_folder_tells_its_runs_and_ranks(tmp_path):
 def test_results_are_known(command, tmp_path):
     export = two_steps().write(tmp_path / "run.sqlite")
     out = tmp_path / "out.json"
-    words = [
-        command,
-        *[str(export)] * (2 if command == "compare" else 1),
-        "--quiet",
-    ]
+    words = [command, *[str(export)] * (2 if command == "compare" else 1), "--quiet"]
     done = CliRunner().invoke(cli, [*words, "--json", str(out)])
     assert out.is_file(), done.output
     (one,) = said(out)

@@ -115,11 +115,7 @@ def test_tables_and_causes_are_of_the_steps_of_their_phase(base, tmp_path):
     """A decode launches 10 kernels, a prefill 20, and 8 of 41 steps are prefills: 11.95 in the mean of all steps."""
     result = compare(base, side(tmp_path, "slower", decode_us=95))
     counts = {
-        one.phase: (
-            one.baseline.kernels_per_step,
-            one.candidate.calls_per_step,
-            one.candidate.syncs_per_step,
-        )
+        one.phase: (one.baseline.kernels_per_step, one.candidate.calls_per_step, one.candidate.syncs_per_step)
         for one in result.launch.by_phase
     }
     assert counts == {"step": (10, 10, 1), "step-with-prompt": (20, 20, 1)}

@@ -250,15 +250,7 @@ def sans_runs(value):
 # The same program
 
 
-@pytest.mark.parametrize(
-    ("baseline", "candidate"),
-    [
-        GRAPH[:2],
-        GRAPH[1:],
-        EAGER,
-        (GRAPH[:1], GRAPH[1:]),
-    ],
-)
+@pytest.mark.parametrize(("baseline", "candidate"), [GRAPH[:2], GRAPH[1:], EAGER, (GRAPH[:1], GRAPH[1:])])
 def test_the_same_program_never_changed(baseline, candidate, compared):
     result = compared(baseline, candidate)
     assert result.verdict in ("no_change", "inconclusive")

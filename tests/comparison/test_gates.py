@@ -428,8 +428,7 @@ def test_graphs_without_nodes_pass_no_gate_on_what_they_may_hold(gate, results):
     """Some kernels and copies were recorded, but none of those in CUDA graphs; calls were."""
     same = results["same"]
     bare = msgspec.structs.replace(
-        same,
-        coverage=Coverage(same.coverage.baseline, {**same.coverage.candidate, "graphs": "not_captured"}),
+        same, coverage=Coverage(same.coverage.baseline, {**same.coverage.candidate, "graphs": "not_captured"})
     )
     told = judge(parse_gate(gate), bare)
     assert (told.outcome, told.delta) == ("inconclusive", None)

@@ -63,9 +63,7 @@ def test_without_layers_there_is_no_word_of_them(tmp_path):
 
 def test_layers_of_one_side_alone_are_not_compared(tmp_path):
     result = api.compare(
-        written(eager(), tmp_path, "a"),
-        written(graph(creation=False), tmp_path, "b"),
-        cache=False,
+        written(eager(), tmp_path, "a"), written(graph(creation=False), tmp_path, "b"), cache=False
     ).result
     assert result.layers is None
     assert "layers-one-side" in {note.slug for note in result.warnings}

@@ -124,11 +124,7 @@ def check_sums(result: Result) -> None:
         assert sum(column.parts) == column.ns >= column.median_ns
 
 
-PAIRS = [
-    (("graph_a1", "graph_a2"), "graph_gc"),
-    ("eager_a1", "graph_a1"),
-    ("tp2_a1", "tp2_a1"),
-]
+PAIRS = [(("graph_a1", "graph_a2"), "graph_gc"), ("eager_a1", "graph_a1"), ("tp2_a1", "tp2_a1")]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)

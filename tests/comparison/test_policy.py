@@ -12,13 +12,7 @@ import pytest
 from tests.judging import judge_all, judged
 from tests.report import sample
 from tracediff.cli.main import cli
-from tracediff.comparison.gates import (
-    Policy,
-    Waiver,
-    exit_code,
-    parse_gate,
-    read_policy,
-)
+from tracediff.comparison.gates import Policy, Waiver, exit_code, parse_gate, read_policy
 from tracediff.comparison.measures import BENCHMARK, COUNTS, TIMES, Measure, parse
 from tracediff.model import GateWaiver
 

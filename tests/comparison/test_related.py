@@ -258,8 +258,7 @@ def test_launches_of_a_kernel_in_other_shapes_are_no_more_launches():
 
 
 @pytest.mark.parametrize(
-    ("came", "match"),
-    [("mlp<float>", "name"), ("mlp<double>", "template"), (SILU, "mixed")],
+    ("came", "match"), [("mlp<float>", "name"), ("mlp<double>", "template"), (SILU, "mixed")]
 )
 def test_as_many_launches_are_of_other_shapes_or_arguments_or_kernels(came: str, match: str):
     went = Where(kernels=Kernels(("mlp",)))

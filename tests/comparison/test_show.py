@@ -40,8 +40,7 @@ near = functools.partial(pytest.approx, rel=1e-12, abs=1e-6)
 def real(name: str) -> Side:
     files = resolve(str(REAL[name]))
     return Side(
-        files.label,
-        [Run(run.name, [bundled(path, keep=True) for path in run.files]) for run in files.runs],
+        files.label, [Run(run.name, [bundled(path, keep=True) for path in run.files]) for run in files.runs]
     )
 
 

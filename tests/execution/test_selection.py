@@ -16,14 +16,7 @@ from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Run, Side, steps_table
 from tracediff.formats.bundle import SIDES, read_bundle
 from tracediff.formats.inputs import SideFiles, one_run, resolve
-from tracediff.formats.selection import (
-    ALL,
-    ENDLESS,
-    Selection,
-    selections,
-    spell_ranks,
-    spell_steps,
-)
+from tracediff.formats.selection import ALL, ENDLESS, Selection, selections, spell_ranks, spell_steps
 from tracediff.model import CATEGORIES
 
 pytestmark = pytest.mark.usefixtures("once")

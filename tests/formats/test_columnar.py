@@ -156,12 +156,7 @@ def mark(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("before_pqtdir", "before"),
-        ("before.parquetdir", "before"),
-        ("tables", "tables"),
-    ],
+    ("name", "label"), [("before_pqtdir", "before"), ("before.parquetdir", "before"), ("tables", "tables")]
 )
 def test_a_folder_of_tables_is_one_run(name, label, tmp_path):
     side = resolve(str(mark(tmp_path / name)))

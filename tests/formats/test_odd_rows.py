@@ -158,11 +158,7 @@ def with_many(tmp_path, *statements: str):
     )
 
 
-ODD = {
-    "backward": '"end" = start - 10',
-    "no end": '"end" = NULL',
-    "no start": "start = NULL",
-}
+ODD = {"backward": '"end" = start - 10', "no end": '"end" = NULL', "no start": "start = NULL"}
 
 
 TABLES = [KERNEL, MEMCPY, RUNTIME, "NVTX_EVENTS"]

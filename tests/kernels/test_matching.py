@@ -234,10 +234,7 @@ def test_a_kernel_outside_does_what_its_namesake_does():
     found = match(one, other, candidate=["cat@9"])
     assert {
         row.baseline: {op.grid for op in row.candidate} for row in found.rows if len(row.baseline) > 1
-    } == {
-        (OpKey("copy_k"), OpKey("index")): {"8", "9"},
-        (OpKey("add_v"), OpKey("index")): {"8", "9"},
-    }
+    } == {(OpKey("copy_k"), OpKey("index")): {"8", "9"}, (OpKey("add_v"), OpKey("index")): {"8", "9"}}
     assert (
         found.candidate["generation", OpKey("cat", "9")] == found.candidate["generation", OpKey("cat", "8")]
     )

@@ -29,10 +29,7 @@ DESCRIBED = [
         "__myl_bb2_1_ResNegExpResAddDivMul",
         "softmax: reshape, negate, exponential, reshape, add, divide, multiply",
     ),
-    (
-        "__myl_bb1_3_MaxSubExpSumDivMul",
-        "softmax: maximum, subtract, exponential, sum, divide, multiply",
-    ),
+    ("__myl_bb1_3_MaxSubExpSumDivMul", "softmax: maximum, subtract, exponential, sum, divide, multiply"),
     (
         "__myl_MaxrSubExpSumDivMul_myl36_5",
         "softmax: reduce max, subtract, exponential, sum, divide, multiply",
@@ -96,10 +93,7 @@ LAYERS = [
         "{ForeignNode[(Unnamed Layer* 132) [Shuffle].../down/Reshape_1 + /down/Transpose_1]}",
         {"ForeignNode[(Unnamed Layer* 132) [Shuffle].../down/Reshape_1 + /down/Transpose_1]"},
     ),
-    (
-        "Reformatting CopyNode for Input Tensor 0 to Conv_1 + Relu_2",
-        {"reformat Conv_1", "reformat Relu_2"},
-    ),
+    ("Reformatting CopyNode for Input Tensor 0 to Conv_1 + Relu_2", {"reformat Conv_1", "reformat Relu_2"}),
     ("Reformatting CopyNode for Network Input input_0", {"reformat input_0"}),
     ("Conv_0 input reformatter 0", {"reformat Conv_0"}),
     ("__myl_ReshTran_myl36_0", {"__myl_ReshTran"}),

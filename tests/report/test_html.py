@@ -347,13 +347,7 @@ def test_parts_follow_their_cause_and_what_follows_from_them_is_apart() -> None:
     text = " ".join("".join(Page(page).text).split())
     assert "elsewhere: +7.0" in text and "in rare steps (likely)" in text
     parts = text[text.index("Parts of cause 1") :]
-    order = [
-        "silu",
-        "+20.8",
-        sample.SCRIPT,
-        "follows from the others",
-        "\u22124.0",
-    ]
+    order = ["silu", "+20.8", sample.SCRIPT, "follows from the others", "\u22124.0"]
     places = [parts.index(word) for word in order]
     assert places == sorted(places)
 

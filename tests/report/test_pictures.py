@@ -44,14 +44,7 @@ from tracediff.report.pictures.style import (
 
 PAIRS = ("graph, gc", "two ranks")
 BAD = "<script>alert(1)</script>"
-HOSTILE = [
-    BAD,
-    "$x^2$",
-    "a]](https://evil.example)",
-    "\\frac{1}",
-    '" onload="alert(1)',
-    "#1b1f24; fill: red",
-]
+HOSTILE = [BAD, "$x^2$", "a]](https://evil.example)", "\\frac{1}", '" onload="alert(1)', "#1b1f24; fill: red"]
 
 
 def drawn(draw, layout=WIDE) -> ElementTree.Element:

@@ -51,17 +51,7 @@ def test_axe_finds_nothing(browser, files, name, width, scheme) -> None:
 def test_nothing_is_asked_for_and_nothing_is_said(browser, files, name) -> None:
     one = Watched(browser, files(name))
     assert one.page.evaluate("window.harmed") is None
-    for part in (
-        "idle",
-        "timelines",
-        "steps",
-        "kernels",
-        "gaps",
-        "launch",
-        "gil",
-        "gc",
-        "capture",
-    ):
+    for part in ("idle", "timelines", "steps", "kernels", "gaps", "launch", "gil", "gc", "capture"):
         assert one.page.locator(f"#{part}").is_visible(), part
     one.close()
 

@@ -354,11 +354,7 @@ TOGETHER, SENT_TOGETHER = (0.9, 0.25)
 
 
 def arrivals(
-    units: list[Unit],
-    swept: list[Sweep],
-    periods: pl.DataFrame,
-    groups: Communicators,
-    keys: pl.DataFrame,
+    units: list[Unit], swept: list[Sweep], periods: pl.DataFrame, groups: Communicators, keys: pl.DataFrame
 ) -> pl.DataFrame:
     """Each communication kernel of whole periods: columns of `_ARRIVALS`, by rank and start; '' where its communicator is not known, as in a CUDA graph."""
     frames, first = [pl.DataFrame(schema=_ARRIVALS)], 0
@@ -493,12 +489,7 @@ NOT_KNOWN, OF_RANGE, OF_GRAPH = range(3)
 SOURCES = ("", "range", "graph_creation")
 
 _TABLE = {"period": pl.Int64, "key": pl.Int64, "layer": pl.String, "count": pl.Int64, "share_ns": pl.Float64}
-_SOURCES = {
-    "graph": pl.Boolean,
-    "source": pl.String,
-    "count": pl.Int64,
-    "ns": pl.Float64,
-}
+_SOURCES = {"graph": pl.Boolean, "source": pl.String, "count": pl.Int64, "ns": pl.Float64}
 
 
 class LayerRanges:

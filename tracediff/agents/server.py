@@ -91,9 +91,7 @@ def _call(desk: Desk, name: str, arguments: dict[str, Any]) -> Any:
         return msgspec.to_builtins(getattr(desk, name)(asked))
     except msgspec.ValidationError as error:
         raise TracediffError(
-            "bad-arguments",
-            f"{name}: {error}",
-            fix=f"it takes {', '.join(TOOLS[name][0].__struct_fields__)}",
+            "bad-arguments", f"{name}: {error}", fix=f"it takes {', '.join(TOOLS[name][0].__struct_fields__)}"
         ) from None
     except TracediffError:
         raise

@@ -28,10 +28,7 @@ def located(plan: Plan, folder: Path) -> Plan:
         return plan
     top = root()
     candidate = commit(top, plan.candidate.ref or "HEAD")
-    commits = {
-        "candidate": candidate,
-        "baseline": commit(top, plan.baseline.ref or "HEAD", other=candidate),
-    }
+    commits = {"candidate": candidate, "baseline": commit(top, plan.baseline.ref or "HEAD", other=candidate)}
     sides = {
         name: replace(side, ref=commits[name], cwd=_inside(side, name, top, folder.resolve() / name))
         for name in SIDES

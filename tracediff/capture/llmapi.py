@@ -100,9 +100,7 @@ def main(words: Sequence[str]) -> None:
     asked = arguments(words)
     try:
         from tensorrt_llm import LLM, SamplingParams  # type: ignore[import-not-found]
-        from tensorrt_llm.llmapi.llm_utils import (  # type: ignore[import-not-found]
-            update_llm_args_with_extra_options,
-        )
+        from tensorrt_llm.llmapi.llm_utils import update_llm_args_with_extra_options  # type: ignore[import-not-found]
     except ImportError as error:
         raise SystemExit(f"{sys.executable} cannot import tensorrt_llm: {error}") from error
     # as trtllm-bench and trtllm-serve read --extra_llm_api_options

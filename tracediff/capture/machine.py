@@ -240,11 +240,7 @@ _FUNCTIONS_FLAG = re.compile(r"^\s+(--python-(?:functions-trace|nvtx-annotations
 _QUOTED = re.compile(r"'([a-z0-9-]+)'")
 _IMPORT_S = 1800.0
 # beside nsys in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
-_IMPORTERS = (
-    "QdstrmImporter",
-    "host-linux-*/QdstrmImporter",
-    "nsight-systems*/host-linux-*/QdstrmImporter",
-)
+_IMPORTERS = ("QdstrmImporter", "host-linux-*/QdstrmImporter", "nsight-systems*/host-linux-*/QdstrmImporter")
 
 
 class Features(msgspec.Struct, frozen=True):

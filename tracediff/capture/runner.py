@@ -297,11 +297,7 @@ class Runner:
         if any(run.status == "done" for run in read_manifest(self.bundle).runs):
             return False
         running = any((self.bundle / "runs").glob(".*.part"))
-        return not running and {path.name for path in self.bundle.iterdir()} <= {
-            MANIFEST,
-            PART,
-            "runs",
-        }
+        return not running and {path.name for path in self.bundle.iterdir()} <= {MANIFEST, PART, "runs"}
 
     def _resumed(self, resume: bool) -> Manifest:
         data = read_manifest(self.bundle)

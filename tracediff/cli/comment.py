@@ -64,11 +64,7 @@ there, whatever the gates say. See docs/gate.md.
     help="Where the files of --pictures can be read: the comment shows the waterfall.",
 )
 @click.option(
-    "--top",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Rows of a folded table, at most.",
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="Rows of a folded table, at most."
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
 @takes(gating=Gating, omit={"annotations"})

@@ -15,19 +15,8 @@ if TYPE_CHECKING:
 
     from tracediff.companions.bench.windows import Window
 
-_WHY = {
-    "context": "context phase",
-    "generation": "steady generation",
-    "largest_batch": "largest batch",
-}
-_HEAD = (
-    "window",
-    "what",
-    "context requests",
-    "context tokens",
-    "generation tokens",
-    "host time",
-)
+_WHY = {"context": "context phase", "generation": "steady generation", "largest_batch": "largest batch"}
+_HEAD = ("window", "what", "context requests", "context tokens", "generation tokens", "host time")
 
 
 @click.command(

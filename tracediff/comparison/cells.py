@@ -445,12 +445,7 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
     return found[0], found[1]
 
 
-def _mean(
-    frame: Frame,
-    layout: Layout,
-    phases: Sequence[tuple[float, _Weighted]],
-    hosts: Hosts,
-) -> Part:
+def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]], hosts: Hosts) -> Part:
     """The mean over all steps of some phases. phases: share, sums."""
     cells, runs = len(layout.kinds), frame.runs
     values = [np.zeros((many, cells + 2)) for many in runs]

@@ -46,13 +46,7 @@ from tracediff.comparison.insights import insights
 from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
 from tracediff.comparison.ladder import counterparts, rounds, rung_notes, rung_of, shared_work
-from tracediff.comparison.launches import (
-    Launches,
-    amount_of_work,
-    launch_changes,
-    launches_of,
-    same_work,
-)
+from tracediff.comparison.launches import Launches, amount_of_work, launch_changes, launches_of, same_work
 from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
@@ -114,11 +108,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def compare(
-    baseline: Side,
-    candidate: Side,
-    options: Options | None = None,
-    *,
-    noise: Side | None = None,
+    baseline: Side, candidate: Side, options: Options | None = None, *, noise: Side | None = None
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
 
@@ -254,11 +244,7 @@ def compare(
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
         divergences=divergences(
-            runs,
-            selected,
-            strata.keys,
-            *shown_as,
-            kind="worst" if facts.basis == "rare" else "typical",
+            runs, selected, strata.keys, *shown_as, kind="worst" if facts.basis == "rare" else "typical"
         ),
     )
 

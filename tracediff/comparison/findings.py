@@ -17,12 +17,7 @@ from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.frame import typical_of
-from tracediff.comparison.places import (
-    MATERIAL,
-    SURE,
-    Judged,
-    Judgement,
-)
+from tracediff.comparison.places import MATERIAL, SURE, Judged, Judgement
 from tracediff.comparison.related import (
     beside_other_work,
     cancels,

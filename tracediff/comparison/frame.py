@@ -28,15 +28,7 @@ from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, PERMUTE
-from tracediff.stats.workload import (
-    Bools,
-    Steps,
-    choose,
-    class_shares,
-    shared,
-    shared_time,
-    weights,
-)
+from tracediff.stats.workload import Bools, Steps, choose, class_shares, shared, shared_time, weights
 from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent

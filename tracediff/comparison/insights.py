@@ -178,8 +178,5 @@ def late_rank(
     if row.baseline_last > MOSTLY or more < SURELY * step.baseline_ns:
         return None
     return Insight(
-        kind="late_rank",
-        rank=after.slowest,
-        share=after.slowest_share,
-        other_share=row.baseline_last,
+        kind="late_rank", rank=after.slowest, share=after.slowest_share, other_share=row.baseline_last
     )

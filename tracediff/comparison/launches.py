@@ -126,10 +126,7 @@ def _sample(launches: Launches, members: Index, weight: Floats) -> Sample:
         many = count.sum(axis=1)
         squares = (weight**2 * sd**2 / count).sum(axis=1) / weight.sum() ** 2
         variances.append(float((squares * np.maximum(1.0, many / ENOUGH)).mean() / len(count)))
-    return Sample(
-        (values[0], values[1]),
-        step_variance=(np.array(variances[:1]), np.array(variances[1:])),
-    )
+    return Sample((values[0], values[1]), step_variance=(np.array(variances[:1]), np.array(variances[1:])))
 
 
 def by_name(rows: Sequence[Match]) -> list[list[int]]:

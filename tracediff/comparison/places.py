@@ -121,9 +121,7 @@ def places_of(measured: Measured) -> list[Place]:
 
 
 def judge(
-    measured: Measured,
-    moved: Container[tuple[str, str]] = (),
-    places: list[Place] | None = None,
+    measured: Measured, moved: Container[tuple[str, str]] = (), places: list[Place] | None = None
 ) -> Judged:
     """Test every place in every part of every phase, corrected for their number; `places`: all that findings can be of.
 
@@ -218,12 +216,7 @@ def _by_steps(
 
 
 def _levels(
-    measured: Measured,
-    places: list[Place],
-    phase: PhaseCells,
-    part: Part,
-    of: Estimate,
-    q: Floats,
+    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate, q: Floats
 ) -> list[Evidence]:
     levels: list[Evidence] = ["within_noise"] * len(places)
     if not measured.tested(phase):

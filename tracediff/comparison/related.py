@@ -24,23 +24,9 @@ from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, as_often, replacement
 from tracediff.comparison.cells import STEP, PartName
-from tracediff.comparison.places import (
-    LEVELS,
-    MATERIAL,
-    Judgement,
-    joined,
-)
+from tracediff.comparison.places import LEVELS, MATERIAL, Judgement, joined
 from tracediff.comparison.structure import APART
-from tracediff.model import (
-    CallFact,
-    FindingPart,
-    Kernels,
-    Launch,
-    Pair,
-    PhaseDelta,
-    Shares,
-    StructureRow,
-)
+from tracediff.model import CallFact, FindingPart, Kernels, Launch, Pair, PhaseDelta, Shares, StructureRow
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.stats.tests import LITTLE, MOSTLY
 from tracediff.trace.threads import beside

@@ -46,13 +46,7 @@ from tracediff.execution.clocks import with_waits
 from tracediff.execution.sides import Side, side_input, stacked, steps_table, warnings_of
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import category, family
-from tracediff.model import (
-    Coverage,
-    KernelStratum,
-    Note,
-    PhaseTimes,
-    Tool,
-)
+from tracediff.model import Coverage, KernelStratum, Note, PhaseTimes, Tool
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep

@@ -99,9 +99,7 @@ class _Run:
     """The compared steps of one run by device."""
 
     def __init__(self, steps: pl.DataFrame) -> None:
-        numbered = steps.with_columns(
-            window=pl.col("part").rank("dense").over("rank").cast(pl.Int64) - 1,
-        )
+        numbered = steps.with_columns(window=pl.col("part").rank("dense").over("rank").cast(pl.Int64) - 1)
         self._of_unit: dict[_Unit, list[Row]] = {}  # steps in order of time
         for row in numbered.sort("part", "rank", "device", "start_ns").iter_rows(named=True):
             self._of_unit.setdefault((row["part"], row["rank"], row["device"]), []).append(row)
@@ -271,12 +269,7 @@ def read_paired_runs(
         strata=dict(zip(strata.keys, strata.rows, strict=True)),
         with_gil=with_gil,
         warnings=_warnings(
-            sides,
-            both,
-            (strata, notes_of(frame)),
-            window,
-            (len(pairs), len(asked), len(shown)),
-            with_gil,
+            sides, both, (strata, notes_of(frame)), window, (len(pairs), len(asked), len(shown)), with_gil
         ),
     )
 
@@ -293,10 +286,7 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
 
 
 def _read(
-    sources: Sequence[tuple[Path, Reading]],
-    pairs: Sequence[Pair],
-    side: int,
-    most_events: int,
+    sources: Sequence[tuple[Path, Reading]], pairs: Sequence[Pair], side: int, most_events: int
 ) -> list[Reduction]:
     """Every export of a run, with the events of the periods that are shown in the order of the pairs."""
     rows: dict[int, list[int]] = {}

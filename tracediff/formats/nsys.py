@@ -356,9 +356,7 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
             fix="export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep",
         )
     return TracediffError(
-        "bad-column",
-        f"{name} holds a value of another type than its schema says: {text}",
-        fix=_AGAIN,
+        "bad-column", f"{name} holds a value of another type than its schema says: {text}", fix=_AGAIN
     )
 
 

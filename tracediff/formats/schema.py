@@ -220,9 +220,7 @@ def _check_length(path: Path, head: bytes, name: str) -> None:
     size = path.stat().st_size
     if valid and pages and size < page * pages:
         raise TracediffError(
-            "truncated",
-            f"{name} is cut short: {size} bytes of {page * pages}",
-            fix=_EXPORT_AGAIN,
+            "truncated", f"{name} is cut short: {size} bytes of {page * pages}", fix=_EXPORT_AGAIN
         )
 
 

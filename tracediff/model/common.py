@@ -320,13 +320,7 @@ class Insight(msgspec.Struct, frozen=True, omit_defaults=True):
     late_rank        `rank` comes last in `share` of the steps of the candidate, in other_share of the baseline's
     """
 
-    kind: Literal[
-        "hidden_host",
-        "slower_clock",
-        "late_rank",
-        "falls_behind",
-        "off_path",
-    ]
+    kind: Literal["hidden_host", "slower_clock", "late_rank", "falls_behind", "off_path"]
     cause: str = ""
     api: str = ""
     thread: str = ""

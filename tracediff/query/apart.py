@@ -83,9 +83,7 @@ def _asked(job: dict[str, Any], within: Bounds) -> list[Any]:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TracediffError(
-            "query-too-long",
-            f"the query takes more than {within.seconds:g} s",
-            fix=within.more,
+            "query-too-long", f"the query takes more than {within.seconds:g} s", fix=within.more
         ) from None
     if done.returncode < 0 or any(word in done.stderr for word in _NO_MEMORY):
         raise _too_large("the query needs more memory than", within.memory, within)

@@ -11,18 +11,7 @@ from tracediff.model.pictures import Timeline, TimelineStep
 from tracediff.model.show import Show
 from tracediff.report import lanes, palette, pictures, units, words, workloads
 from tracediff.report import sections as sections_of
-from tracediff.report.blocks import (
-    Block,
-    Cell,
-    Code,
-    Figure,
-    Lanes,
-    Line,
-    Section,
-    Span,
-    Strong,
-    lead,
-)
+from tracediff.report.blocks import Block, Cell, Code, Figure, Lanes, Line, Section, Span, Strong, lead
 from tracediff.report.causes import run_name
 from tracediff.report.escape import shorten
 from tracediff.report.fields import Category

@@ -6,13 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tracediff.model import (
-    FindingPart,
-    GateOutcome,
-    KernelRow,
-    Result,
-    causes,
-)
+from tracediff.model import FindingPart, GateOutcome, KernelRow, Result, causes
 from tracediff.model.common import ABSENT, SIDES, Evidence
 from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, PayloadRow
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached

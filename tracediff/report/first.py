@@ -20,10 +20,7 @@ from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
 from tracediff.stats.tests import ALPHA, holm
 
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
-_NEXT = {
-    "complete": "next_again",
-    **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program"),
-}
+_NEXT = {"complete": "next_again", **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program")}
 
 
 def headline(result: Result) -> Headline:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tracediff.model import (
-    KernelRow,
-    RankRow,
-    RankSkew,
-    Result,
-    System,
-    ThreadRow,
-)
+from tracediff.model import KernelRow, RankRow, RankSkew, Result, System, ThreadRow
 from tracediff.model.host import CommCallRow
 from tracediff.model.kernels import LimitsRow, Reached
 from tracediff.model.show import Show

@@ -6,30 +6,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from tracediff.model.show import IdleCause, Show
-from tracediff.report import (
-    blocks,
-    drawn,
-    fields,
-    lanes,
-    sections,
-    show_words,
-    units,
-    words,
-    workloads,
-)
+from tracediff.report import blocks, drawn, fields, lanes, sections, show_words, units, words, workloads
 from tracediff.report.amounts import NAMED
-from tracediff.report.blocks import (
-    Block,
-    Cell,
-    Code,
-    Items,
-    Line,
-    Link,
-    Section,
-    Span,
-    Table,
-    flattened,
-)
+from tracediff.report.blocks import Block, Cell, Code, Items, Line, Link, Section, Span, Table, flattened
 from tracediff.report.console import print_section, print_titled, print_warnings
 from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten

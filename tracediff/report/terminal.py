@@ -9,17 +9,7 @@ from rich.console import Console
 
 from tracediff.model import Result
 from tracediff.model.common import SIDES
-from tracediff.report import (
-    findings,
-    first,
-    phrases,
-    remarks,
-    sections,
-    units,
-    waterfall,
-    words,
-    workloads,
-)
+from tracediff.report import findings, first, phrases, remarks, sections, units, waterfall, words, workloads
 from tracediff.report.blocks import flat
 from tracediff.report.console import (
     TONES,

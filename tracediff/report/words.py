@@ -10,16 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.model import (
-    Evidence,
-    Finding,
-    KernelRow,
-    Result,
-    SideInput,
-    Verdict,
-    Where,
-    causes,
-)
+from tracediff.model import Evidence, Finding, KernelRow, Result, SideInput, Verdict, Where, causes
 from tracediff.model.common import CALLS_LOST
 from tracediff.model.show import Show
 from tracediff.report import units
@@ -50,10 +41,7 @@ VERDICTS: dict[Verdict, VerdictWords] = {
         "Likely faster", "good", "▽", "Steps are faster beyond known noise; too few runs to confirm it."
     ),
     "no_change": VerdictWords(
-        "Same",
-        "neutral",
-        "=",
-        "Step times differ by less than these runs scatter, and by less than 1 %.",
+        "Same", "neutral", "=", "Step times differ by less than these runs scatter, and by less than 1 %."
     ),
     "inconclusive": VerdictWords(
         "Unclear",
@@ -74,10 +62,7 @@ LEVELS: dict[Evidence, tuple[str, str]] = {
     ),
     "confirmed": ("confirmed", "Tests over runs and their interval agree, after correction for many causes."),
     "likely": ("likely", "Beyond known noise, with too few runs to confirm it."),
-    "within_noise": (
-        "may be noise",
-        "Runs of one program differ by as much.",
-    ),
+    "within_noise": ("may be noise", "Runs of one program differ by as much."),
 }
 # The same where the interval leaves out 0.
 UNSURE = (

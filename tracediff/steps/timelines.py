@@ -132,11 +132,7 @@ def _nearest(runs: Runs, steps: pl.DataFrame, kind: str) -> ShownStep | None:
 
 
 def timelines(
-    sides: Sequence[Runs],
-    steps: pl.DataFrame,
-    workloads: Sequence[str],
-    writer: StepWriter,
-    first: str = "",
+    sides: Sequence[Runs], steps: pl.DataFrame, workloads: Sequence[str], writer: StepWriter, first: str = ""
 ) -> tuple[Timelines | None, list[Selected]]:
     """The steps of both sides, or of the one, to draw; None where none were sampled.
 

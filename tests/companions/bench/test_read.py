@@ -194,10 +194,7 @@ def test_iteration_log() -> None:
 
 def test_iteration_log_of_older_releases() -> None:
     report = read(FIXTURES / "iter_log_older.log")
-    assert report.iterations == [
-        Iteration(100, 0, 8, 0, 8, 10.5, 0),
-        Iteration(101, 0, 9, 1, 8, 14.5, 512),
-    ]
+    assert report.iterations == [Iteration(100, 0, 8, 0, 8, 10.5, 0), Iteration(101, 0, 9, 1, 8, 14.5, 512)]
     # 9.75 ms belong to iteration 99, which the log does not hold: they count all the same.
     assert report.metrics["device_step_time_mean_ms"].value == 10.0
     assert report.metrics["device_step_time_generation_p50_ms"].value == 10.25

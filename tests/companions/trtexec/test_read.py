@@ -121,12 +121,7 @@ def test_names_in_no_encoding_are_read(tmp_path):
 
 def test_layer_info_in_detail_and_by_name(tmp_path):
     info = made.layer(
-        "a + b",
-        "Convolution",
-        (made.FP32, made.FP16),
-        "sm80_x",
-        "CaskConvolution",
-        ("/a", "/b"),
+        "a + b", "Convolution", (made.FP32, made.FP16), "sm80_x", "CaskConvolution", ("/a", "/b")
     )
     (found,) = read_layers(put(tmp_path, made.layers([info])))
     assert (found.type, found.subtype, found.precision, found.output_precision) == (

@@ -37,9 +37,7 @@ _ORDER = ("request_throughput", "output_throughput", "total_throughput", "ttft",
 
 
 def compare_kpi(
-    baseline: Sequence[KpiReport],
-    candidate: Sequence[KpiReport],
-    step_ns: Mapping[str, tuple[float, float]],
+    baseline: Sequence[KpiReport], candidate: Sequence[KpiReport], step_ns: Mapping[str, tuple[float, float]]
 ) -> Kpi:
     """Return the figures that both sides have; with several reports a side, the mean of those that have it, and its interval over reports.
 

@@ -113,9 +113,7 @@ def outlying(values: Floats) -> Floats:
 
 
 def check_sides(
-    sides: Sequence[Sequence[Run]],
-    doubles: Sequence[Sequence[str]],
-    odd_runs: Sequence[Sequence[int]],
+    sides: Sequence[Sequence[Run]], doubles: Sequence[Sequence[str]], odd_runs: Sequence[Sequence[int]]
 ) -> list[Check]:
     """Return every check, and `ratio` where the sides are far apart.
 

@@ -9,13 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.companions.bench.compare import profiling_cost
-from tracediff.companions.latencies.checks import (
-    Run,
-    check_columns,
-    check_sides,
-    find_warm_up,
-    outlying,
-)
+from tracediff.companions.latencies.checks import Run, check_columns, check_sides, find_warm_up, outlying
 from tracediff.companions.latencies.read import LatencyFile, read_side, split
 from tracediff.companions.model import (
     Latencies,

@@ -110,9 +110,7 @@ def read_csv(path: Path) -> Profile:
 
 def _not_a_page(path: Path, why: str) -> TracediffError:
     return TracediffError(
-        "ncu-csv-shape",
-        f"{path.name} is not a page of `ncu --csv` that can be compared: {why}",
-        fix=EXPORT,
+        "ncu-csv-shape", f"{path.name} is not a page of `ncu --csv` that can be compared: {why}", fix=EXPORT
     )
 
 
