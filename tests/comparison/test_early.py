@@ -87,8 +87,8 @@ def test_branches_of_a_graph_have_streams_of_their_own() -> None:
     assert [(row.baseline, row.candidate) for row in branches.structure if row.kind == "streams"] == [(1, 13)]
 
 
-def side(folder, gap: int, *, streams: int = 1, few: bool = False) -> Side:
-    """Steps of ten kernels of 10 us, each `gap` ns after the last one's end; of `few` only one is."""
+def side(folder, gap: int, *, streams: int = 1, few: bool = False, late: int = 0) -> Side:
+    """Steps of ten kernels of 10 us, each `gap` ns after the last one's end; of `few` only one is. late: kernels that are launched 2 us after the last one ended."""
     folder.mkdir()
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     for number in range(13):
@@ -96,13 +96,10 @@ def side(folder, gap: int, *, streams: int = 1, few: bool = False) -> Side:
         trace.range(1, label(number), now, now + 900_000)
         at = now + 50_000
         for kernel in range(10):
-            trace.api(
-                1,
-                "cudaLaunchKernel",
-                now + 1_000 * kernel,
-                now + 1_000 * kernel + 500,
-                corr=corr + kernel + 1,
-            )
+            called = now + 1_000 * kernel
+            if kernel >= 10 - late:
+                at, called = at + 8_000, at + 5_000
+            trace.api(1, "cudaLaunchKernel", called, called + 500, corr=corr + kernel + 1)
             trace.kernel(corr + kernel + 1, at, at + 10_000, name="gemm", stream=7 + kernel % streams)
             at += 10_000 + (gap if not few or kernel == 4 else 500)
     return Side(folder.name, [Run(folder.name, [reduced(trace, folder)])])
@@ -122,6 +119,11 @@ def test_only_of_one_stream_and_of_many_kernels_it_is_a_difference(tmp_path, aft
     result = compare(side(tmp_path / "a", 500), side(tmp_path / "b", **after))
     assert early(result) == found
     assert result.accounting.residual_ns == 0
+
+
+def test_kernels_that_a_slow_host_launches_late_cannot_begin_early(tmp_path) -> None:
+    """9 of the 9 that follow another begin early, and 4 of the 4 that are launched in time: 9 -> 4 of 10 kernels, by time alone."""
+    assert early(compare(side(tmp_path / "a", -3_000), side(tmp_path / "b", -3_000, late=5))) == []
 
 
 def waited(folder, held: int) -> Side:

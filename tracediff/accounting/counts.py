@@ -6,6 +6,7 @@ Kernels by name and CUDA calls are counted in `kernels` and `apis`. This adds wh
 |-|-|-|-|-|-|
 | graph_kernels | | | | | kernels that CUDA graphs launched |
 | early | | | | | kernels that began before the op before them on their stream ended |
+| queued | | | | | kernels whose launch had returned by then: they might have |
 | blocking | | | | | kernels of calls that returned after all that they launched had ended |
 | ahead | | | | | synchronisations after which the GPU still had work that was launched before them |
 | drained | | | | | synchronisations that ended when the last of it had ended |
@@ -83,7 +84,8 @@ def count_tables(
         # a graph's first kernels may end while its launch still goes on
         launch = unit.launch[part]
         blocking = picked(timeline.launches.end, launch, -1) >= ended[launch]
-        for kind, mine in (("early", _begins_early(unit)[part]), ("blocking", blocking)):
+        early, queued = (one[part] for one in _begins_early(unit, timeline.launches.end))
+        for kind, mine in (("early", early), ("queued", queued), ("blocking", blocking)):
             found.append(_per_period(period[mine & is_kernel], first, kind))
         found.append(_copies(copies, unit, first))
         first += len(unit.step)
@@ -160,17 +162,18 @@ def _waits(timeline: Timeline, ended: Ints, windows: Windows) -> dict[str, Ints]
     return {kind: np.concatenate([np.empty(0, np.int64), *periods]) for kind, periods in found.items()}
 
 
-def _begins_early(unit: Unit) -> Any:
-    """Which ops began before the op before them on their stream ended, as programmatic dependent launch allows.
+def _begins_early(unit: Unit, returned: Ints) -> Any:
+    """Which ops began before the op before them on their stream ended, as programmatic dependent launch allows; and which could have.
 
     Older CUPTI lets the op begin 1 ns after that end; without such launches kernels of a stream are 30 ns apart and more.
     """
-    early = np.zeros(len(unit.start), np.bool_)
+    found = np.zeros((2, len(unit.start)), np.bool_)
     order = np.argsort(unit.stream, kind="stable") if (unit.stream != unit.stream[:1]).any() else slice(None)
     stream, start, end = unit.stream[order], unit.start[order], unit.end[order]
-    follows = (stream[1:] == stream[:-1]) & (start[1:] - end[:-1] <= 1)
-    early[np.arange(len(early))[order][1:][follows]] = True
-    return early
+    launched = picked(returned, unit.launch, 0)[order][1:]
+    for one, those in zip(found, (start[1:] - end[:-1] <= 1, launched <= end[:-1]), strict=True):
+        one[np.arange(len(one))[order][1:][(stream[1:] == stream[:-1]) & those]] = True
+    return found
 
 
 def _per_period(period: Any, first_period: int, kind: str) -> pl.DataFrame:

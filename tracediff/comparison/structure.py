@@ -209,7 +209,7 @@ def _counted(
             [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
         ]
         yield *kinds_of(table, "period", periods), items
-    of_gpu = ("graph_kernels", "early", "blocking", "ahead", "drained", "streams", "copies")
+    of_gpu = ("graph_kernels", "early", "queued", "blocking", "ahead", "drained", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
         **dict.fromkeys(of_gpu, whole_kernels), "launched": whole_kernels and captured["nvtx"],
@@ -334,7 +334,7 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
-        if item.kind == "drained" or (item.kind == "ahead" and not _waits_for_all(held, at, place)):
+        if item.kind in ("drained", "queued") or (item.kind == "ahead" and not _waits_for_all(held, at, place)):
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
@@ -498,14 +498,24 @@ def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
 
 
 def _share(kind: str, of: _Phase) -> Iterator[StructureRow]:
-    """Kernels that begin or end before something else does: how many do is a matter of time, so means are compared."""
+    """Kernels that begin or end before something else does: how many do is a matter of time, so means are compared.
+
+    Where the host is late nothing can begin early: of what could, as many more or fewer must.
+    """
     held = of.held
-    place = {item.kind: at for at, item in enumerate(of.items) if item.kind in (kind, "kernels")}
-    if len(place) < 2:
+    place = {item.kind: at for at, item in enumerate(of.items) if item.kind in (kind, "kernels", "queued")}
+    if kind not in place or "kernels" not in place:
         return
     before, after = held.means[:, place[kind]].tolist()
     before_of, after_of = held.means[:, place["kernels"]].tolist()
-    if before_of and after_of and abs(after / after_of - before / before_of) >= APART:
+    change = after / after_of - before / before_of if before_of and after_of else 0.0
+    apart = abs(change) >= APART
+    if apart and kind == "early" and "queued" in place:
+        could = held.means[:, place["queued"]]
+        apart = (
+            bool(could.all()) and math.copysign(1, change) * (after / could[1] - before / could[0]) >= APART
+        )
+    if apart:
         some, others = held.any[:, place[kind]].tolist()
         counts = {"baseline": before, "candidate": after, "baseline_of": before_of, "candidate_of": after_of}
         yield of.row(kind, **counts, baseline_any=some, candidate_any=others)
