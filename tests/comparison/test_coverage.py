@@ -82,3 +82,19 @@ def test_a_phase_that_one_side_lacks_is_in_the_first_sentence(tmp_path: Path) ->
 def test_less_than_half_is_likely_at_best_and_never_against_the_whole(verdict, share, raw, said) -> None:
     assert cautious(verdict, Shares(1.0, share), raw) == said
     assert cautious(verdict, Shares(share, 1.0), raw) == said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "raw", "said"),
+    [
+        ("likely_improved", 0.78, "inconclusive"),
+        ("likely_improved", 0.09, "likely_improved"),
+        ("likely_improved", -0.78, "likely_improved"),
+        ("no_change", 0.78, "inconclusive"),
+        ("not_comparable", 0.78, "not_comparable"),
+    ],
+)
+def test_kinds_of_steps_that_came_are_no_gain(verdict, raw, said) -> None:
+    """Steps of one kind took 72 % less, where all steps as they ran took 78 % more: prompts in smaller chunks are other steps."""
+    assert cautious(verdict, Shares(0.97, 0.74), raw, by_launches=True) == said
+    assert cautious(verdict, Shares(0.97, 0.74), raw) == verdict

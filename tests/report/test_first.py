@@ -429,6 +429,22 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
 
+def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:
+    """100 -> 178 us as they ran are 78 % more, though steps at equal work took less; labels tell batches, and nothing else does."""
+    classes = m.Note("workload-classes", "labels do not count requests")
+    shares = [m.PhaseShare("step-of-752-launches", 0.019, 0.19), m.PhaseShare("step", 0.7, 0.69)]
+    mixed = finding("batch_mix", 78.0, facts=m.FindingFacts(shares=shares))
+    less = seen(1_000, 950, 8)
+    for slugs, more in (
+        ([classes], "; all steps together +78.0 % as they ran, step-of-752-launches 1.9 % -> 19 % of steps"),
+        ([], ""),
+    ):
+        one = result("inconclusive", less, mixed, warnings=slugs, mix=m.Mix(100.0, 178.0, 78.0, 0.0))
+        assert headline(one).what == (
+            f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
+        )
+
+
 def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
     """Synchronisations have -52 of -2,284 us, less than what follows in three places; with a fourth, the last of these are two others."""
     sizes = {

@@ -52,6 +52,7 @@ from tracediff.stats.tests import (
     robust,
     runs_for,
 )
+from tracediff.trace.workloads import IRREGULAR, is_class
 
 WORTH = 0.005  # of the step: a smaller change of a phase is no verdict, a smaller part of one no cause in a sentence
 ROUNDING = 1e-6  # ns: sums of the same numbers in another order differ by less
@@ -167,7 +168,9 @@ def decide(
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     verdict, facts = _decided(measured, judged, verdicts, gpu)
-    said = cautious(verdict, time_share(measured), raw_change(measured))
+    classes = measured.frame.regular["phase"].unique().to_list()
+    by_launches = len(classes) > 1 and all(one == IRREGULAR or is_class(one) for one in classes)
+    said = cautious(verdict, time_share(measured), raw_change(measured), by_launches=by_launches)
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
     return said, facts
@@ -179,16 +182,20 @@ _WEAKER: dict[Verdict, Verdict] = {
 }  # fmt: skip
 
 
-def cautious(verdict: Verdict, shares: Shares, raw: float) -> Verdict:
+def cautious(verdict: Verdict, shares: Shares, raw: float, *, by_launches: bool = False) -> Verdict:
     """The verdict of captures of which less than half is compared: likely at best, and none against the raw means.
 
-    `raw`: what the mean over all steps changed by, as a part of the baseline's.
+    `raw`: what the mean over all steps changed by, as a part of the baseline's. by_launches: steps are told apart by what they launch alone, so
+    that other steps may be what the program does now: no verdict against raw means that moved far.
     """
-    if min(shares.baseline, shares.candidate) >= MOSTLY or verdict == "not_comparable":
-        return verdict
-    if verdict == "no_change" and abs(raw) <= SURELY:
+    if verdict == "not_comparable":
         return verdict
     along = raw > 0 if verdict.endswith("regressed") else raw < 0
+    if min(shares.baseline, shares.candidate) >= MOSTLY:
+        against = by_launches and abs(raw) >= LITTLE and not (along and verdict in _WEAKER)
+        return "inconclusive" if against else verdict
+    if verdict == "no_change" and abs(raw) <= SURELY:
+        return verdict
     return _WEAKER.get(verdict, "inconclusive") if along else "inconclusive"
 
 

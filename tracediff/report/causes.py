@@ -302,16 +302,20 @@ def _kernels_named(finding: Finding, kernel: str, kernels: str, sides: list[str]
     return say(pattern, kernel=kernel, kernels=kernels, rank=late(finding), **_counts(finding))
 
 
+def mix_shares(finding: Finding) -> list[str]:
+    """The phases that are another part of the steps, those that changed most first."""
+    largest = sorted(finding.facts.shares, key=lambda one: -abs(one.candidate - one.baseline))[:NAMED]
+    return [
+        say("mix_share", phase=one.phase, shares=both_shares(one.baseline, one.candidate)) for one in largest
+    ]
+
+
 def _by_count(finding: Finding, *, of_list: bool = False) -> str:
     """What a cause is that is told by its counts; '' of others. of_list: with its place and its call."""
     facts, where, place = finding.facts, finding.where, at(finding.where.range or "")
     if finding.cause == "batch_mix":
-        largest = sorted(facts.shares, key=lambda one: -abs(one.candidate - one.baseline))[:NAMED]
-        shares = [
-            say("mix_share", phase=one.phase, shares=both_shares(one.baseline, one.candidate))
-            for one in largest
-        ]
-        return say("title_batch_mix", shares=", ".join(shares) or say("mix_sizes")) if of_list else say("mix")
+        shares = ", ".join(mix_shares(finding)) or say("mix_sizes")
+        return say("title_batch_mix", shares=shares) if of_list else say("mix")
     if facts.graph_coverage:
         before, after = (
             f"{100 * one:.0f}" for one in (facts.graph_coverage.baseline, facts.graph_coverage.candidate)

@@ -14,7 +14,7 @@ from tracediff.model.causes import OWN, SURELY
 from tracediff.model.observed import Observed, ObservedPart
 from tracediff.report import structure, units, words
 from tracediff.report.causes import advised as advised_of
-from tracediff.report.causes import brief, named, run_name, the_thread
+from tracediff.report.causes import brief, mix_shares, named, run_name, the_thread
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
 from tracediff.stats.tests import ALPHA, holm
@@ -186,10 +186,12 @@ def what(result: Result) -> str:
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
     if result.step.ci_low_ns < 0 < result.step.ci_high_ns:
         every = say("within_noise", change=every)
+    as_ran = _as_they_ran(result)
+    every = as_ran or every
     if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
         share = units.share(max(shares.baseline, shares.candidate))
         change = say("little_time", change=change, share=share, all=every)
-    elif not _open(result) and _otherwise(result):
+    elif as_ran or (not _open(result) and _otherwise(result)):
         change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         change = say("no_gpu_work", change=change)
@@ -231,6 +233,21 @@ def _otherwise(result: Result) -> bool:
         (one.delta_ns / (one.baseline_ns + one.delta_ns / 2) for one in (observed, step)), key=abs
     )
     return abs(high - low) >= LITTLE and low / high < MOSTLY
+
+
+def _as_they_ran(result: Result) -> str:
+    """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty."""
+    mix = result.mix
+    change = mix.candidate_raw_ns - mix.baseline_raw_ns
+    by_launches = any(one.slug == "workload-classes" for one in result.warnings)
+    if (
+        not by_launches
+        or change * result.observed.delta_ns >= 0
+        or abs(change) < LITTLE * mix.baseline_raw_ns
+    ):
+        return ""
+    found = [share for one in result.findings for share in mix_shares(one)[:1]]
+    return ", ".join([say("as_they_ran", change=units.change(change, mix.baseline_raw_ns)), *found])
 
 
 def one_capture(result: Result) -> bool:

@@ -40,6 +40,7 @@ PATTERNS: dict[str, str] = {
     "unsure": "measured, may be noise: {parts}",
     "within_noise": "{change}, within noise",
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
+    "as_they_ran": "{change} as they ran",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
