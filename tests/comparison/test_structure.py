@@ -361,6 +361,19 @@ def test_a_kernel_that_both_sides_happen_to_have_says_nothing_of_the_work(tmp_pa
     assert [row.kind for row in compare(*sides).structure][:1] == ["dtype"]
 
 
+def test_a_number_that_a_compiler_gave_a_kernel_is_no_other_kernel(tmp_path):
+    """XLA numbers its fusions over: of three two are called as before, one of them in another number."""
+    before = [kernel("loop_add_fusion_3"), kernel("loop_add_fusion_4"), kernel("gemm_fusion_dot_7")]
+    after = [kernel("loop_add_fusion_4"), kernel("loop_add_fusion_5"), kernel("gemm_fusion_dot_9")]
+    assert rows(tmp_path, before, after) == []
+    (tmp_path / "own").mkdir()
+    own = [kernel("layer_norm_3")], [kernel("layer_norm_4")]  # of a program
+    assert [told(row) for row in rows(tmp_path / "own", *own)] == [
+        ("kernel", "layer_norm_3", 1, 0),
+        ("kernel", "layer_norm_4", 0, 1),
+    ]
+
+
 def test_a_data_type_is_another_however_often_a_step_launches(tmp_path):
     """1, 2 or 3 GEMMs per step in turn, in fp16 and in fp32: no count holds, but none is of the other type."""
     sides = [

@@ -29,7 +29,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
-from tracediff.kernels.names import category, collective, short
+from tracediff.kernels.names import category, collective, is_numbered, normalise, short
 from tracediff.model import StructureRow
 from tracediff.model.causes import SURELY
 from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
@@ -196,7 +196,7 @@ def _counted(
             "period", pl.col("key").alias("what"), "count", nothing
         )
         named = [
-            (name, f"{grid or ''} x {block or ''}") if kind == 0 else None
+            (normalise(name) if is_numbered(name) else name, f"{grid or ''} x {block or ''}") if kind == 0 else None
             for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
         ]
         dtypes = [None if one is None else (_kind(one[0]), data_type(one[0])) for one in named]

@@ -309,7 +309,8 @@ _FMHA_TUNING = re.compile(
 _LINE = re.compile(r"(?:\A|_)F\d{1,9}L\d{1,9}(?:_\d{1,9})*\Z")
 # Compilers that number their kernels over: Inductor, Myelin, nvFuser, XLA, NVIDIA's HPC compilers.
 _COMPILED = re.compile(
-    r"triton_(?:poi|red|per|tem|for|mm|bmm|spl|split_scan)_|_*mye?l?\d*_|nvfuser_|(?:\w+_)?fusion(?:_\d+)*\Z"
+    r"triton_(?:poi|red|per|tem|for|mm|bmm|spl|split_scan)_|_*mye?l?\d*_|nvfuser_|wrapped_[a-z_]+(?:_\d+)*\Z"
+    r"|(?:\w+_)?fusion(?:_dot(?:_general)?)?(?:_\d+)*\Z"
 )
 # Tensile (hipBLASLt, rocBLAS) writes all of its tuning behind the tile: Cijk_Alik_Bljk_BBS_BH_MT64x16x64_MI16x16x1_SN_...
 _TENSILE = re.compile(r"(Cijk_\w{1,200}?)_MT\d")
