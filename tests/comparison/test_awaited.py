@@ -64,9 +64,11 @@ def test_a_wait_for_another_process_names_it(how, other, title, did, tmp_path):
     assert did in found.note and did in found.next
 
 
-@pytest.mark.parametrize("calls", [False, True])
-def test_a_wait_for_a_thread_of_the_same_process_names_it(calls: bool, tmp_path):
-    """It holds their GIL in `decode_incrementally`; where the executor makes CUDA calls meanwhile, it works and does not wait."""
+@pytest.mark.parametrize("who", ["", "executor", "other"])
+def test_a_wait_for_a_thread_of_the_same_process_names_it(who: str, tmp_path):
+    """It holds their GIL in `decode_incrementally`. Where the executor makes CUDA calls meanwhile, it works and does not wait; where the other one
+    launches kernels, both are threads of a pool that launch steps in turn.
+    """
     sides = []
     for name, us in (("before", 100), ("after", 900)):
         trace = serving(steps=STEPS, schedule_us=us + 50).thread(100, 9)
@@ -74,13 +76,17 @@ def test_a_wait_for_a_thread_of_the_same_process_names_it(calls: bool, tmp_path)
             begin = step * (us + 50 + 607) * US
             trace.gil(9, "hold", begin, begin + us * US)
             trace.range(9, "decode_incrementally", begin + 10 * US, begin + us * US)
-            if calls:
-                trace.api(1, "cudaEventRecord", begin + us // 2 * US, begin + us // 2 * US + 500)
+            call = begin + us // 2 * US
+            if who == "executor":
+                trace.api(1, "cudaEventRecord", call, call + 500)
+            elif who:
+                trace.api(9, "cudaLaunchKernel", call, call + 500, corr=900 + step)
+                trace.kernel(900 + step, call + 600, call + 700, name="copy")
         (tmp_path / name).mkdir()
         sides.append(Side(name, [Run("run", [reduced(trace, tmp_path / name)])]))
     found = with_words(compare(*sides)).findings[0]
     assert found.cause == "host_work"
-    if calls:
+    if who:
         assert found.facts.awaited is None
         return
     assert found.title.lower() == "wait in _schedule for the detokenizer thread"

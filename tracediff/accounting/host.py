@@ -193,7 +193,8 @@ def awaited_table(
         place = names.places(tid, hosts.thread(tid).label_at(waits.start), waits.start)
         found = [("", False, waits, place, np.zeros(len(place), np.int64))]
         for other in threads.values():
-            if other.pid == mine.pid and other.tid != tid:
+            # threads of a pool that launch steps in turn do not wait for each other
+            if other.pid == mine.pid and other.tid not in launchers:
                 pieces, doing = _handed_to(hosts, tid, other.tid)
                 at = names.places(tid, hosts.thread(tid).label_at(pieces.start), pieces.start)
                 found.append((other.role, True, pieces, at, places.ids(doing) + 1))
