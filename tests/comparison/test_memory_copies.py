@@ -109,6 +109,36 @@ def test_a_copy_that_no_longer_runs_beside_kernels_takes_no_longer(tmp_path: Pat
     )
 
 
+def held_up(folder: Path, name: str, call_us: int) -> Side:
+    """Steps of a copy of 100 us and, on another stream, a kernel of 500 that is launched after an allocation."""
+    trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+    for number in range(21):
+        launch = now + (5 + call_us) * US
+        trace.api(1, "cudaMemcpyAsync", now, now + 5 * US, corr=2 * number + 1)
+        trace.memcpy(2 * number + 1, now + 12 * US, now + 112 * US, src="pinned", stream=13)
+        trace.api(1, "cudaMallocAsync", now + 5 * US, launch)
+        trace.api(1, "cudaLaunchKernel", launch, launch + 5 * US, corr=2 * number + 2)
+        end = launch + 507 * US
+        trace.kernel(2 * number + 2, launch + 7 * US, end, name="gemm")
+        trace.api(1, "cudaStreamSynchronize", launch + 5 * US, end)
+        trace.range(1, label(number), now, end)
+        now = end
+    (folder / name).mkdir()
+    return Side(name, [Run(name, [reduced(trace, folder / name)])])
+
+
+def test_a_copy_that_is_alone_while_a_call_takes_longer_names_the_call(tmp_path: Path):
+    """The kernel began 1 us after the copy, and begins 20 us after its end: the allocation takes 120 us, for 1."""
+    result = compare(held_up(tmp_path, "quick", 1), held_up(tmp_path, "slow", 120))
+    (copy,) = [one for one in result.findings if one.cause == "memcpy"]
+    assert copy.delta_ns == pytest.approx(99 * US)
+    assert copy.next.startswith("find why cudaMallocAsync takes so long")
+    assert (
+        "memcpy HtoD overlaps with other work for 99 -> 0 % of its time (cudaMallocAsync takes 1.00 -> 120 us per step)"
+        in result.headline.why
+    )
+
+
 def test_copies_behind_other_work_scatter_as_waits_do():
     """Of copies of 100 us: none hidden, 1, and 2 on the candidate alone, where 1 % is the most; a hidden kernel is no copy."""
     hidden = np.array([[0, 0], [1, 1], [1, 2], [50, 50]]) * US

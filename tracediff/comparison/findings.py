@@ -76,7 +76,7 @@ def find(
         and (_material(one) or describe.differs(one))
     ]
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
-    candidates = sized(beside_other_work(candidates, structure), structure)
+    candidates = sized(beside_other_work(candidates, structure, launch), structure)
     found = related(candidates, launch, structure, spoken)
     found = synchronising(found, structure, describe.synchronising(judged))
     causes = in_graphs(loading_code(found, structure, launch), structure)

@@ -620,19 +620,28 @@ def synchronising(
     return out
 
 
-def beside_other_work(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:
-    """Ops that lost or won their overlap with others, with the streams per step where their number changed."""
+def beside_other_work(
+    candidates: list[Candidate], structure: Sequence[StructureRow], launch: Launch
+) -> list[Candidate]:
+    """Ops that lost or won their overlap with others, with the streams per step where their number changed; else with the call that keeps the host from launching beside them."""
     streams = {
         row.phase: CallFact("streams", row.baseline, row.candidate)
         for row in structure
         if row.kind == "streams"
     }
-    return [
-        replace(one, facts=one.with_facts(streams=streams[one.phase]))
-        if one.facts.overlap and one.phase in streams
-        else one
-        for one in candidates
-    ]
+    calls = [row for row in launch.apis if row.kind == "other"]
+
+    def known(one: Candidate) -> Candidate:
+        if not one.facts.overlap:
+            return one
+        if one.phase in streams:
+            return replace(one, facts=one.with_facts(streams=streams[one.phase]))
+        slow = max(calls, key=lambda row: row.delta_ns / one.judged.delta, default=None)
+        if slow and slow.delta_ns / one.judged.delta >= MOSTLY:
+            return replace(one, facts=one.with_facts(slow_call=slow))
+        return one
+
+    return [known(one) for one in candidates]
 
 
 def sized(candidates: list[Candidate], structure: Sequence[StructureRow]) -> list[Candidate]:

@@ -196,7 +196,9 @@ def _counted(
             "period", pl.col("key").alias("what"), "count", nothing
         )
         named = [
-            (normalise(name) if is_numbered(name) else name, f"{grid or ''} x {block or ''}") if kind == 0 else None
+            (normalise(name) if is_numbered(name) else name, f"{grid or ''} x {block or ''}")
+            if kind == 0
+            else None
             for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
         ]
         dtypes = [None if one is None else (_kind(one[0]), data_type(one[0])) for one in named]
@@ -334,7 +336,9 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
-        if item.kind in ("drained", "queued") or (item.kind == "ahead" and not _waits_for_all(held, at, place)):
+        if item.kind in ("drained", "queued") or (
+            item.kind == "ahead" and not _waits_for_all(held, at, place)
+        ):
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)

@@ -50,7 +50,7 @@ from tracediff.model.host import (
     System,
     ThreadRow,
 )
-from tracediff.model.kernels import Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
+from tracediff.model.kernels import ApiRow, Graphs, KernelAnswer, KernelRow, Launch, Layers, Limits
 from tracediff.model.observed import NOTHING, Observed
 from tracediff.model.pictures import CauseNode, Crop, Divergence, StepStrip, Timelines
 from tracediff.model.structure import StructureRow
@@ -285,6 +285,8 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     )
     synchronised: CallFact | None = None  # with them synchronising calls of that range
     streams: CallFact | None = None  # per step, where an op's overlap came or went with their number
+    # or with the time of a call, which explains half of it: until it returns nothing is launched beside the op
+    slow_call: ApiRow | None = None
     memory: list[str] = []  # of copies, that of most bytes on each side; '' not told
     copied_bytes: Pair | None = None  # of copies per step, where these differ and their number does not
     match: str = ""  # how the kernels of both sides were matched

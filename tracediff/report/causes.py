@@ -108,7 +108,8 @@ def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
     place = at(finding.where.range or "") or ("for it" if peer else "on this thread")
-    call = finding.where.os_call or finding.where.api or "a synchronising function"
+    slow = finding.facts.slow_call
+    call = finding.where.os_call or (slow.api if slow else finding.where.api) or "a synchronising function"
     if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern
@@ -126,7 +127,7 @@ def advised(finding: Finding) -> str:
     if facts.memory[1:] == ["pageable"]:
         return "pageable"
     if facts.overlap:
-        return "overlap"
+        return "slow_call" if facts.slow_call else "overlap"
     if facts.awaited:
         return "awaits_peer"
     if finding.cause == "kernel_added" and _same_again(finding):
@@ -385,7 +386,13 @@ def _overlap(finding: Finding, kernel: str) -> str:
     before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
     overlaps, its = ("overlap", "their") if _several(finding) else ("overlaps", "its")
     said = say("named_overlap", kernel=kernel, overlaps=overlaps, before=before, after=after, its=its)
-    return said if streams is None else say("named_streams", overlap=said, per=facts.per, **_both(streams))
+    if streams is not None:
+        return say("named_streams", overlap=said, per=facts.per, **_both(streams))
+    if (slow := facts.slow_call) is not None:
+        times = prose([slow.baseline_ns, slow.candidate_ns])
+        both = arrow((times.number(slow.baseline_ns), times.time(slow.candidate_ns)))
+        return say("named_slow_call", overlap=said, api=slow.api, times=both, per=facts.per)
+    return said
 
 
 def spoken(names: Sequence[str]) -> str:

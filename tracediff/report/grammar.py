@@ -108,6 +108,7 @@ PATTERNS: dict[str, str] = {
     "advise_pageable": "pin the host memory of this copy: a copy of pageable memory blocks, and overlaps nothing",
     "advise_migrates": "managed memory migrates: prefetch it (cudaMemPrefetchAsync) before the step, or allocate it on the device",
     "advise_again": "find what runs the same layers again: kernels of all these kinds are launched more often",
+    "advise_slow_call": "find why {call} takes so long: nothing is launched beside this work until it returns",
     "advise_overlap": "look for what it waits for or shares the GPU with: one stream, the default stream, a synchronisation, other kernels",
     "advise_shapes": "find why these kernels are launched in other shapes: they have more work, or other blocks",
     "advise_memset": "find what sets this memory: set it once, or not at all where it is overwritten",
@@ -373,6 +374,7 @@ PATTERNS: dict[str, str] = {
     # An op whose own time is unchanged: it ran beside other work before, or does now.
     "named_early": "programmatic dependent launch overlaps {before} -> {after} % of all kernels",
     "named_overlap": "{kernel} {overlaps} with other work for {before} -> {after} % of {its} time",
+    "named_slow_call": "{overlap} ({api} takes {times} per {per})",
     "named_streams": "{overlap} ({before} -> {after} streams per {per})",
     "of_memory": "{kernel} of {after} memory, {before} before",
     "and_kernels": "{kernel} and {more}",
