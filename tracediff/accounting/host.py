@@ -178,7 +178,7 @@ def awaited_table(
     """_AWAITED: where threads that launch are in a range that waits, or in an OS call that receives; ns, sums by the step in which each began.
 
     peer '': all of the wait. Else what a thread of another process did during it, by its innermost range, those that wait left
-    out; of a process without ranges peer_place '': it held its GIL. near: of the same process; it held their GIL from end to end
+    out; of a process without ranges peer_place '': it held its GIL. near: of the same process; it launches nothing, and held their GIL from end to end
     while the launching thread did nothing: no Python, then, no CUDA call, no wait for the GIL.
     """
     ranged = {one.pid for one in threads.values() if one.places}
