@@ -29,6 +29,8 @@ NUMBERED = {
     "strings": (STRINGS, "{0} + 500000"),
     "the clock": (("start", "end", "timestamp"), "{0} + 5000000000000"),
 }
+# What a part of a capture may have left behind, though other rows tell it: the name of nsys's own domain.
+LEFT_BEHIND = "DELETE FROM NVTX_EVENTS WHERE eventType = 75 AND text = 'GIL Trace'"
 # Rows of one table that the others point to.
 TARGETS = {
     "devices": "UPDATE TARGET_INFO_GPU SET id = id + 3, cuDevice = cuDevice + 3",
@@ -70,11 +72,11 @@ def test_what_is_told_rests_on_no_number_of_a_run(name, tmp_path):
     path.write_bytes(content)
     as_recorded = told(path)
     assert as_recorded[3]
-    for what in NUMBERED:
+    for what in (*NUMBERED, LEFT_BEHIND):
         path.write_bytes(content)
         db = sqlite3.connect(path)
         rows = db.total_changes
-        renumbered(what)(db)
+        renumbered(what)(db) if what in NUMBERED else db.execute(what)
         assert db.total_changes > rows, what
         db.commit()
         db.close()

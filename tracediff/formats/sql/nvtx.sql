@@ -62,7 +62,8 @@ WITH texts AS (
     FROM nvtx_row WHERE event <> 75 GROUP BY key
 ), spelled AS (
     SELECT texts.*, coalesce(texts.text, string.value, '') AS spelled,
-           coalesce(nvtx_domain.name, '') = 'GIL Trace' AS gil
+           -- where the row that names the domain was left behind, the texts tell
+           coalesce(nvtx_domain.name = 'GIL Trace', spelled IN ('Holding GIL', 'Waiting for GIL')) AS gil
     FROM texts
     -- no condition on texts alone in here: it would make this a nested loop over all strings
     LEFT JOIN string ON string.id = texts.text_id
