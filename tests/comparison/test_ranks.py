@@ -263,3 +263,13 @@ def test_what_is_no_communicator_makes_no_group(text, tmp_path):
     trace.range(1000, "ncclAllReduce", 26 * US, 27 * US, domain="NCCL", payload={"jsonText": text})
     both = Side("one", [Run("one", [reduced(trace, tmp_path)])])
     assert compare(both, both).rank_groups == []
+
+
+def test_a_kernel_that_is_slower_on_one_rank_is_that_ranks(tmp_path):
+    """The GEMM of rank 1 takes 230 us for 130, that of rank 0 takes 100: no mean of both ranks stands for it."""
+    result = compare(side(tmp_path, "a"), side(tmp_path, "b", late_us=130))
+    one = next(finding for finding in result.findings if finding.cause == "kernel_time")
+    assert (one.where.rank, one.delta_ns) == (1, pytest.approx(100 * US))
+    assert (one.facts.baseline_mean_ns, one.facts.candidate_mean_ns) == pytest.approx((130 * US, 230 * US))
+    assert (one.evidence.count_baseline, one.facts.delta_all_ranks_ns) == (1, pytest.approx(50 * US))
+    assert "slower gemm kernels on rank 1" in result.headline.why

@@ -288,7 +288,7 @@ class Describe:
             about = replaced.names
         layer = self._m.layers.main(rows) if self._m.layers else None
         where = replace(where, phase=phase, layer=layer)
-        return Candidate(
+        candidate = Candidate(
             cause,
             where,
             one,
@@ -304,6 +304,10 @@ class Describe:
             leading=frozenset(about),
             kinds=frozenset(category(op.name) for op in (*leading.baseline, *leading.candidate)),
         )
+        if len(self._ranks) < 2 or cause == "comm":  # in which the other ranks wait
+            return candidate
+        mine = kernels.values.filter(pl.col("row").is_in(rows) & (pl.col("step") >= 0))
+        return self._of_one_rank(candidate, mine.select("step", "count", ns="share_ns"))
 
     def _of_row(
         self, row: int, one: Judgement, estimated: Any, cell: int
@@ -399,19 +403,29 @@ class Describe:
         if candidate.level == "within_noise" or candidate.facts.rare or candidate.judged.part == "tail":
             return candidate
         phase, delta = candidate.judged.phase.steps, candidate.judged.delta
-        sizes = {rank: self._rank_size(mine, phase.phase, phase.mean, rank) for rank in self._ranks}
+        weight = phase.typical if candidate.judged.part == "typical" else phase.mean
+        sizes = {rank: self._rank_size(mine, weight, rank) for rank in self._ranks}
         moved = sum(abs(one.delta) for one in sizes.values())
         number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
         if not moved or abs(size.delta) < NEARLY * moved or size.delta * delta <= 0:
             return candidate
-        return replace(
+        found = replace(
             candidate,
             where=replace(candidate.where, rank=number),
             of_rank=size,
             facts=candidate.with_facts(delta_all_ranks_ns=delta),
         )
+        if candidate.count is None or "count" not in mine.columns:
+            return found
+        often = self._rank_size(mine.with_columns(ns="count"), weight, number)
+        before, after = size.baseline / (often.baseline or 1), size.candidate / (often.candidate or 1)
+        return replace(
+            found,
+            count=(often.baseline, often.candidate),
+            facts=found.with_facts(baseline_mean_ns=before, candidate_mean_ns=after),
+        )
 
-    def _rank_size(self, mine: pl.DataFrame, phase: str, weight: Floats, rank: int) -> RankSize:
+    def _rank_size(self, mine: pl.DataFrame, weight: Floats, rank: int) -> RankSize:
         frame = self._m.frame
         of_rank = np.where(frame.steps["rank"].to_numpy() == rank, weight, 0.0)
         steps = mine["step"].to_numpy()

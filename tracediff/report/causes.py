@@ -226,7 +226,7 @@ def title(finding: Finding) -> str:
         text = _idle_of(finding) if idle else _kernels_titled(finding)
     if finding.part == "tail" or (idle and facts.rare):
         text = say("in_rare_steps", what=text)
-    if idle and facts.delta_all_ranks_ns is not None:
+    if facts.delta_all_ranks_ns is not None:
         text = say("on_rank_alone", what=text, rank=f"{where.rank}")
     return text
 
