@@ -6,6 +6,7 @@ memory add to them. Findings carry data; report/phrases.py writes their sentence
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, Describe, RankSize
-from tracediff.comparison.cells import Measured, Part, PartName, PhaseCells
+from tracediff.comparison.cells import STEP, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.frame import typical_of
@@ -71,8 +72,8 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        # kernels that go with the shapes of the steps are not tested, but a step that surely changed is theirs to explain
-        if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact")
+        # kernels that go with the shapes of the steps are not tested, but a step that surely changed is theirs to explain, and most of any change
+        if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact" or _most(one))
         and (_material(one) or describe.differs(one))
     ]
     spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
@@ -90,6 +91,12 @@ def find(
 
 def _material(one: Judgement) -> bool:
     return abs(one.delta) >= MATERIAL * one.phase.step_ns
+
+
+def _most(one: Judgement) -> bool:
+    """Whether a place holds most of what its step changed by."""
+    step = float(one.phase.part(one.part).estimate.delta[STEP])
+    return one.delta * math.copysign(1, step) > MOSTLY * abs(step)
 
 
 def _finding(one: Candidate, measured: Measured) -> Finding:

@@ -14,7 +14,7 @@ from tracediff.accounting.kernels import regular
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
-from tracediff.comparison.verdict import WORTH
+from tracediff.comparison.verdict import ROUNDING, WORTH
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.common import SIDES
@@ -68,14 +68,17 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
 
     What is sure is told however little of a change it is that may be noise: that would hide it as well.
     """
-    if not found.delta_ns:
-        return []
-    sign = 1 if found.delta_ns > 0 else -1
+    delta = found.delta_ns or ROUNDING  # of causes that cancel to the nanosecond as well
+    sign = 1 if delta > 0 else -1
     worth = abs(found.delta_ns) >= WORTH * phase.step_ns  # of less, only what is more than noise
-    sizes = [(_size(one, found), one) for one in findings if one.cause != "batch_mix"]
+    of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
+    sizes = [
+        (_size(one, found) or _in_rare_steps(one, found) * of_noise, one)
+        for one in findings
+        if one.cause != "batch_mix"
+    ]
     sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
     sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
-    of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
     most = SURELY * phase.step_ns if of_noise else np.inf  # that what is sure needs to have
     least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
     parts: list[ObservedPart] = []
@@ -85,10 +88,10 @@ def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> l
         if len(parts) == FIRST or (explained and not hidden):
             break
         if sign * size >= (min(least, most) if hidden else least) and (worth or one.level in SURE):
-            parts.append(ObservedPart(one.rank, size, size / found.delta_ns))
+            parts.append(ObservedPart(one.rank, size, size / delta))
     least = min(max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns), most)
     against = [
-        ObservedPart(one.rank, size, size / found.delta_ns)
+        ObservedPart(one.rank, size, size / delta)
         for size, one in sizes
         if -sign * size >= least and one.level in SURE
     ]
@@ -101,6 +104,12 @@ def _size(one: Finding, found: Observed) -> float:
     own += [(other.phase, other.part, other.delta_ns) for other in one.phases]
     wanted = (found.of,) if found.of in ("typical", "mean") else ("typical", "tail")
     return sum(size for phase, part, size in own if phase == found.phase and part in wanted)
+
+
+def _in_rare_steps(one: Finding, found: Observed) -> float:
+    """What a sure cause adds to the mean step beside a typical one that may not have changed."""
+    here = found.of == "typical" and one.where.phase == found.phase
+    return one.delta_ns if here and one.part == "tail" and one.level in SURE else 0.0
 
 
 # Steps that stop.

@@ -302,6 +302,8 @@ def why(result: Result) -> str:
             cause = say("on_rank", cause=cause, rank=rank)
         elif names[cause] > 1 and finding.where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
+        if finding.part == "tail":
+            cause = say("in_rare_steps", what=cause)
         if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
             cause = f"{cause} ({opposed})"
         if finding.level == "within_noise":
