@@ -85,7 +85,7 @@ def test_the_tree_of_rare_steps_is_of_the_mean_step():
     late = [[*run[:13], step(cells=[48_100_000.0, 900_000.0]), *run[14:]] for run in runs]
     found = measured(runs, late, idle=1, kernels=1)
     trees = [
-        cause_tree(found, judge(found), replace(NOTHING, phase="generation", of=of), [], {})
+        cause_tree(found, judge(found), replace(NOTHING, phase="generation", of=of), [])
         for of in ("mean", "typical")
     ]
     assert [(one[0].kind, one[0].delta_ns) for one in trees] == [
@@ -102,7 +102,7 @@ def test_a_kernel_of_many_shapes_is_one_part(monkeypatch):
     found = measured(one, other, idle=1, kernels=3)
     shapes = [(OpKey("silu", str(grid)),) for grid in range(3)]
     found.kernels.rows[:] = [Match("exact", 1.0, shape, shape) for shape in shapes]
-    tree = cause_tree(found, judge(found), replace(NOTHING, phase="generation", of="typical"), [], {})
+    tree = cause_tree(found, judge(found), replace(NOTHING, phase="generation", of="typical"), [])
     kernels = [node for node in tree if node.kind == "kernel"]
     assert [(one.baseline_kernel, one.rows, one.baseline_grid) for one in kernels] == [("silu", 3, "")]
     assert (kernels[0].baseline_ns, kernels[0].candidate_ns) == pytest.approx((60_000, 63_000))

@@ -240,7 +240,7 @@ def compare(
         kernel_ranks_left_out=uneven_left_out,
         places=places,
         places_left_out=places_left_out,
-        cause_tree=cause_tree(measured, judged, observed, findings, accounting.level, launched_kernels),
+        cause_tree=cause_tree(measured, judged, observed, findings, launched_kernels),
         step_strip=step_strip(frame, measured.layout, selected),
         timelines=drawn,
         divergences=divergences(

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, Describe, RankSize
-from tracediff.comparison.cells import STEP, Measured, Part, PartName, PhaseCells
+from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.frame import typical_of
@@ -58,7 +58,7 @@ from tracediff.stats.tests import LITTLE, MOSTLY
 def find(
     measured: Measured,
     judged: Judged,
-    first: tuple[PhaseCells, Part] | None,
+    first: tuple[PhaseCells, Part],
     launch: Launch,
     ranks: list[RankRow],
     groups: list[RankGroup],
@@ -76,9 +76,8 @@ def find(
         if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact" or _most(one))
         and (_material(one) or describe.differs(one))
     ]
-    spoken: tuple[str, PartName] = (first[0].steps.phase, first[1].name) if first else ("", "typical")
     candidates = sized(beside_other_work(candidates, structure, launch), structure)
-    found = related(candidates, launch, structure, spoken)
+    found = related(candidates, launch, structure, (first[0].steps.phase, first[1].name))
     found = synchronising(found, structure, describe.synchronising(judged))
     causes = in_graphs(loading_code(found, structure, launch), structure)
     causes = [one for one in causes if _material(one.judged) or cancels(one)]

@@ -18,7 +18,7 @@ from tracediff.comparison.verdict import ROUNDING, WORTH
 from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.common import SIDES
-from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
+from tracediff.model.observed import Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
 from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
@@ -29,14 +29,9 @@ _EXPLAINED = 0.8  # of the change: what a first sentence explains of it, before 
 
 
 def observe(
-    measured: Measured,
-    first: tuple[PhaseCells, Part] | None,
-    facts: VerdictFacts,
-    findings: Sequence[Finding],
+    measured: Measured, first: tuple[PhaseCells, Part], facts: VerdictFacts, findings: Sequence[Finding]
 ) -> Observed:
     """The change of the phase that the verdict rests on, in its typical step or in its mean."""
-    if first is None:
-        return NOTHING
     one, part = first
     if measured.frame.once:
         return _of_captures(measured, one, facts, findings)

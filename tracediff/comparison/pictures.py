@@ -99,41 +99,26 @@ def cause_tree(
     judged: Judged,
     observed: Observed,
     findings: Sequence[Finding],
-    levels: dict[str, Evidence],
     launched: Sequence[KernelRow] = (),
 ) -> list[CauseNode]:
     """The step that the first sentence is of, from its root, each node before its parts.
 
-    That is the typical step of its phase, the mean one where rare steps hold the change, or the mean step over all phases. Parts come
-    in the order of categories, then those with the most time first. levels: of the categories of that mean; launched: kernels by their
-    names, judged by the launch.
+    That is the typical step of its phase, or the mean one where rare steps hold the change. Parts come in the order of categories,
+    then those with the most time first. launched: kernels by their names, judged by the launch.
     """
-    phase = next((one for one in measured.phases if one.steps.phase == observed.phase), None)
+    phase = next(one for one in measured.phases if one.steps.phase == observed.phase)
     rare = observed.of == "mean"
     tree = _skeleton(measured.layout, measured.kernels.rows)
-    if phase is None:
-        numbers = _of_whole(measured, judged, levels)
-    else:
-        numbers = _of_phase(measured, judged, phase, rare=rare)
-        tree.fields |= {"kind": "step" if rare else "typical", "key": phase.steps.phase}
-    _mark(tree, measured, [one for one in findings if phase is None or one.where.phase == observed.phase])
+    tree.fields |= {"kind": "step" if rare else "typical", "key": observed.phase}
+    _mark(tree, measured, [one for one in findings if one.where.phase == observed.phase])
     _judge_by_launch(tree, launched)
-    return _flat(tree, numbers)
+    return _flat(tree, _of_phase(measured, judged, phase, rare=rare))
 
 
 def one_side(layout: Layout, kernels: Sequence[Match], mean: Floats) -> list[CauseNode]:
     """The mean step of one side. `mean`: of every cell, ns per step."""
     alone = [replace(match, candidate=()) for match in kernels]
     return _flat(_skeleton(layout, alone), _Numbers([mean]))
-
-
-def _of_whole(measured: Measured, judged: Judged, levels: dict[str, Evidence]) -> _Numbers:
-    whole = measured.whole
-    return _Numbers(
-        (whole.baseline, whole.candidate, whole.delta),
-        lambda cell: judged.levels(cell)[0],
-        lambda key: levels.get(key, "within_noise"),
-    )
 
 
 def _of_phase(measured: Measured, judged: Judged, phase: PhaseCells, *, rare: bool) -> _Numbers:

@@ -291,19 +291,15 @@ def spoken_of(
     return {one.steps.phase: of(one) for one in measured.phases}
 
 
-def first_of(measured: Measured, spoken: Spoken, facts: VerdictFacts) -> tuple[PhaseCells, Part] | None:
+def first_of(measured: Measured, spoken: Spoken, facts: VerdictFacts) -> tuple[PhaseCells, Part]:
     """The phase and its step that the first sentence is of."""
     phases = in_order(measured.phases)
-    if not phases:
-        return None
     one = next((phase for phase in phases if phase.steps.phase == facts.phase), phases[0])
     return one, one.part(spoken[one.steps.phase])
 
 
 def gpu_change(measured: Measured) -> float | None:
     """What captures of one step each and of the same work differ by in GPU time, ns, where that is beyond noise; else None."""
-    if not measured.phases:
-        return None
     part = measured.phases[0].mean
     found = part.grouped([[measured.layout.categories[name] for name in BUSY]])
     large = abs(float(found.delta[0])) >= SURELY * float(
