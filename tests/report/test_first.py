@@ -768,6 +768,9 @@ def test_a_kernel_that_others_replaced_is_told_by_count_with_what_replaced_it() 
     cause = finding("kernel_time", 46.0, rank=2, level="exact", where={"kernels": kernels}, facts=m.FindingFacts(match="replaced"))  # fmt: skip
     one = result("regressed", seen(1_000, 1_092, 8), cause, structure=[counted("kernel", 8, 0, name=name)])
     assert headline(one).counts == "By count: attention replaced by GEMM (+46.0 us)."
+    came = counted("kernel", 0, 8, name="gemvx::kernel")
+    both = msgspec.structs.replace(one, structure=[*one.structure, came])
+    assert headline(both).counts == headline(one).counts  # that says both
     named_first = result("regressed", seen(1_000, 1_092, 8, cause), cause, structure=[counted("kernel", 8, 0, name=name)])  # fmt: skip
     assert headline(named_first).counts == ""  # that says it
 

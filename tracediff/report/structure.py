@@ -60,12 +60,14 @@ def brief_of(result: Result) -> list[str]:
         seen.add(one.kind)
         again = one.kind == "kernel" and _again(result, one)
         other = "" if again else _counterpart(result, one)
-        if one.kind == "kernel":
-            alone = None if again or other or alone else one
         names = [_own(name, alike) for name in (one.name, other)][:: 1 if one.baseline else -1]
         text = say("replaced_by", before=names[0], after=names[1]) if other else ""
         text = text or sentence(_net(one, mine) if again else one, alike, again=again)
-        if timed := next((finding for finding in causes if _holds(finding, one)), None):
+        timed = next((finding for finding in causes if _holds(finding, one)), None)
+        if one.kind == "kernel":
+            replaced = bool(timed and timed.where.replaced_by)
+            alone = None if again or other or replaced or alone else one
+        if timed:
             causes.remove(timed)
             several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
             text = named(timed) if several else text  # the counts of a cause are said once
