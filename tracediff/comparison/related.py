@@ -15,6 +15,7 @@ The same place in several phases, or in typical and in rare steps, is one cause 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -636,8 +637,9 @@ def beside_other_work(
             return one
         if one.phase in streams:
             return replace(one, facts=one.with_facts(streams=streams[one.phase]))
-        slow = max(calls, key=lambda row: row.delta_ns / one.judged.delta, default=None)
-        if slow and slow.delta_ns / one.judged.delta >= MOSTLY:
+        way = math.copysign(1.0, one.judged.delta)
+        slow = max(calls, key=lambda row: way * row.delta_ns, default=None)
+        if slow and way * slow.delta_ns >= MOSTLY * abs(one.judged.delta) > 0:
             return replace(one, facts=one.with_facts(slow_call=slow))
         return one
 
