@@ -37,6 +37,7 @@ from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_e
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
 APART = 0.2
 _OF_TIME = ("early", "blocking")
+_BESIDE = ("drained", "queued")  # what others are held against
 _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
@@ -332,13 +333,11 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
         item = items[at]
         if item.thread and item._replace(thread="") in whole:
             continue  # that of all threads says it
-        if item.kind in (*_OF_TIME, "grid", *_MADE_OF) or at in all_in:
+        if item.kind in (*_OF_TIME, *_BESIDE, "grid", *_MADE_OF) or at in all_in:
             continue
         if item.kind == "kernel" and collective(item.name)[0] in other_ways:
             continue
-        if item.kind in ("drained", "queued") or (
-            item.kind == "ahead" and not _waits_for_all(held, at, place)
-        ):
+        if item.kind == "ahead" and not _waits_for_all(held, at, place):
             continue
         if item.kind == "graph_kernels":
             yield from _of_graphs(held, at, total, row)
@@ -506,20 +505,13 @@ def _share(kind: str, of: _Phase) -> Iterator[StructureRow]:
 
     Where the host is late nothing can begin early: of what could, as many more or fewer must.
     """
-    held = of.held
-    place = {item.kind: at for at, item in enumerate(of.items) if item.kind in (kind, "kernels", "queued")}
-    if kind not in place or "kernels" not in place:
+    held, every = of.held, ("kernels", "queued") if kind == "early" else ("kernels",)
+    place = {item.kind: at for at, item in enumerate(of.items) if item.kind in (kind, *every)}
+    if len(place) <= len(every) or not all(held.means[:, place[one]].all() for one in every):
         return
-    before, after = held.means[:, place[kind]].tolist()
-    before_of, after_of = held.means[:, place["kernels"]].tolist()
-    change = after / after_of - before / before_of if before_of and after_of else 0.0
-    apart = abs(change) >= APART
-    if apart and kind == "early" and "queued" in place:
-        could = held.means[:, place["queued"]]
-        apart = (
-            bool(could.all()) and math.copysign(1, change) * (after / could[1] - before / could[0]) >= APART
-        )
-    if apart:
+    changes = [float(np.diff(held.means[:, place[kind]] / held.means[:, place[one]])[0]) for one in every]
+    if min(changes) >= APART or max(changes) <= -APART:
+        (before, after), (before_of, after_of) = held.means[:, [place[kind], place["kernels"]]].T.tolist()
         some, others = held.any[:, place[kind]].tolist()
         counts = {"baseline": before, "candidate": after, "baseline_of": before_of, "candidate_of": after_of}
         yield of.row(kind, **counts, baseline_any=some, candidate_any=others)
