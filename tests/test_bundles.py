@@ -85,7 +85,7 @@ def test_a_finding_of_one_rank_is_in_that_ranks_time(compared):
     assert first["ci_low_ns"] < first["delta_ns"] < first["ci_high_ns"]
     runs = first["evidence"]["runs_candidate_ns"]
     assert len(runs) == 4 and sum(runs) / 4 == pytest.approx(first["candidate_ns"])
-    assert "The other ranks wait for rank 1" in first["note"]
+    assert "Other ranks wait for rank 1" in first["note"]
 
 
 def test_controls_tell_what_profiling_cost(compared):
