@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracediff.accounting.intervals import EMPTY, Intervals, covered, cut, innermost, layers, subtract, union
+from tracediff.accounting.intervals import (
+    EMPTY,
+    Intervals,
+    covered,
+    cut,
+    innermost,
+    layers,
+    outermost,
+    subtract,
+    union,
+)
 
 END = 40  # instants of the generated examples: 0 .. END - 1, both sides of zero by SHIFT
 SHIFT = -15
@@ -85,6 +95,22 @@ def test_union_covers_the_same_instants(given_pairs):
     for at in instants(given_pairs):
         assert any(holds(pair, at) for pair in pairs(found)) == any(holds(pair, at) for pair in given_pairs)
     assert all(one[1] < other[0] for one, other in zip(pairs(found), pairs(found)[1:], strict=False))
+
+
+# outermost
+
+
+def test_outermost_by_hand():
+    """[2,4) and [3,9) begin inside [1,5), and [8,9) inside [3,9); [5,6) begins inside that one, too; [9,10) when all are over."""
+    found = outermost(*intervals((1, 5), (2, 4), (3, 9), (5, 6), (8, 9), (9, 10)))
+    assert np.flatnonzero(found).tolist() == [0, 5]
+
+
+@given(any_intervals)
+def test_outermost_begin_when_all_before_are_over(given_pairs):
+    ordered = sorted(given_pairs)
+    expected = [all(end <= start for _, end in ordered[:at]) for at, (start, _) in enumerate(ordered)]
+    assert outermost(*intervals(*ordered)).tolist() == expected
 
 
 # cut

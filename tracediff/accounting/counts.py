@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Index, Ints, count_by, grouped, picked, picked_at
+from tracediff.accounting.intervals import Index, Ints, count_by, grouped, outermost, picked, picked_at
 from tracediff.accounting.walk import Names, Windows
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
@@ -154,10 +154,10 @@ def _waits(timeline: Timeline, ended: Ints, windows: Windows) -> dict[str, Ints]
             if tid >> 24 & 0xFFFFFF == pid:
                 sync = own.start + np.flatnonzero(calls.kind[own] == SYNC)
                 start, end = calls.start[sync], calls.end[sync]
-                outermost = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])[: len(sync)]
+                outer = outermost(start, end)
                 last = until[np.searchsorted(launches.start[mine], start)]
                 for kind, chosen in (("ahead", last > end), ("drained", (start < last) & (last <= end))):
-                    period = windows.period(pid, start[outermost & chosen]).astype(np.int64)
+                    period = windows.period(pid, start[outer & chosen]).astype(np.int64)
                     found[kind].append(period[period >= 0])
     return {kind: np.concatenate([np.empty(0, np.int64), *periods]) for kind, periods in found.items()}
 

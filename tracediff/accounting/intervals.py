@@ -66,6 +66,13 @@ def union(start: Ints, end: Ints) -> Intervals:
     return Intervals(start[first], reach[last])
 
 
+def outermost(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+    """Which intervals, in order of start, begin when all before them are over: of nested ones those that no other is around."""
+    outer = np.ones(len(start), np.bool_)
+    outer[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
+    return outer
+
+
 def cut(query: Intervals, partition: Intervals) -> Pieces:
     """Cut each query interval along a partition; uncovered parts come out with part -1.
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.accounting.intervals import Floats, Index, Ints
+from tracediff.accounting.intervals import Floats, Index, Ints, outermost
 from tracediff.trace.periods import Unit
 
 
@@ -79,11 +79,8 @@ def _pieces(unit: Unit, inside: slice, op_period: Index) -> tuple[Ints, Index, I
 
 def _alone(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
     """Which pieces, in order of start, overlap no other one."""
-    alone = np.ones(len(end), np.bool_)
-    if len(end):
-        apart = start[1:] >= np.maximum.accumulate(end)[:-1]
-        alone[1:] &= apart
-        alone[:-1] &= apart
+    alone = outermost(start, end)
+    alone[:-1] &= alone[1:].copy()
     return alone
 
 

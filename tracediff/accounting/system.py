@@ -18,6 +18,7 @@ from tracediff.accounting.intervals import (
     covered,
     cut,
     float_sum_by,
+    outermost,
     picked,
     union,
 )
@@ -85,8 +86,7 @@ class Calls:
             " ORDER BY start_ns, end_ns DESC, name",
             tid, "start_ns", "end_ns", "name",
         )  # fmt: skip
-        outer = np.ones(len(start), np.bool_)
-        outer[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
+        outer = outermost(start, end)
         number = {key: self.names.index(text) for key, text in self._named.items()}
         unnamed = self.names.index("?")
         kinds, inverse = np.unique(name[outer], return_inverse=True)

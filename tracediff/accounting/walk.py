@@ -35,6 +35,7 @@ from tracediff.accounting.intervals import (
     cut,
     innermost,
     layers,
+    outermost,
     overlay,
     picked,
     split,
@@ -297,8 +298,7 @@ class HostThread:
     def _outermost(self) -> tuple[Ints, Ints] | None:
         """Positions and starts of the calls that began when all before were over; None where no call overlaps another."""
         start, end = self._calls
-        outer = end > start
-        outer[1:] &= start[1:] >= np.maximum.accumulate(end)[:-1]
+        outer = (end > start) & outermost(start, end)
         return None if outer.all() else (np.flatnonzero(outer), start[outer])
 
     @cached_property
