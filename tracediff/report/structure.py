@@ -60,9 +60,11 @@ def brief_of(result: Result) -> list[str]:
         seen.add(one.kind)
         again = one.kind == "kernel" and _again(result, one)
         other = "" if again else _counterpart(result, one)
-        names = [_own(name, alike) for name in (one.name, other)][:: 1 if one.baseline else -1]
-        text = say("replaced_by", before=names[0], after=names[1]) if other else ""
-        text = text or sentence(_net(one, mine) if again else one, alike, again=again)
+        if other:
+            names = [_own(name, alike) for name in (one.name, other)][:: 1 if one.baseline else -1]
+            text = say("replaced_by", before=names[0], after=names[1])
+        else:
+            text = sentence(_net(one, mine) if again else one, alike, again=again)
         timed = next((finding for finding in causes if _holds(finding, one)), None)
         if one.kind == "kernel":
             replaced = bool(timed and timed.where.replaced_by)
