@@ -194,7 +194,10 @@ def bisect_request(request: BisectRequest, folder: Path, watch: Watch) -> Bisect
     commits = history.commits()
     if not commits:
         raise UsageError(
-            "bisect-no-commits", f"no commit comes after {request.good}, up to {request.bad}", fix="the older commit first: GOOD, then BAD")  # fmt: skip
+            "bisect-no-commits",
+            f"no commit comes after {request.good}, up to {request.bad}",
+            fix="the older commit first: GOOD, then BAD",
+        )
     reading = request.reading()
     fresh = Bisect(
         tool=Tool("tracediff", tracediff.__version__), measure=measure.text, limit_ns=limit_ns,

@@ -281,7 +281,9 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
         raise UsageError(
             "timeline-no-run",
             f"the {SIDES[number]} has {len(side.runs)} runs: there is no run {run + 1}",
-            fix="--run N, or --run N,M where the sides differ: " + ", ".join(f"{at} {one.name}" for at, one in enumerate(side.runs, 1)))  # fmt: skip
+            fix="--run N, or --run N,M where the sides differ: "
+            + ", ".join(f"{at} {one.name}" for at, one in enumerate(side.runs, 1)),
+        )
     return replace(side, runs=(side.runs[run],))
 
 

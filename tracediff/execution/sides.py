@@ -266,11 +266,14 @@ def tuning() -> dict[str, Any]:
     )
     if threads is not None and not re.fullmatch(r"[1-9][0-9]{0,3}", threads, re.ASCII):
         raise UsageError(
-            "bad-limit", f"TRACEDIFF_THREADS={threads}: no number of threads", fix="a number such as 4")  # fmt: skip
+            "bad-limit", f"TRACEDIFF_THREADS={threads}: no number of threads", fix="a number such as 4"
+        )
     if export not in (None, *FORMS):
         raise UsageError(
-            "bad-export", f"TRACEDIFF_EXPORT={export}: nsys exports to {' or '.join(FORMS)}",
-            fix="one of them, or leave it out: parquet, where nsys can")  # fmt: skip
+            "bad-export",
+            f"TRACEDIFF_EXPORT={export}: nsys exports to {' or '.join(FORMS)}",
+            fix="one of them, or leave it out: parquet, where nsys can",
+        )
     return {
         "memory_limit": memory,
         "threads": int(threads) if threads else None,
