@@ -321,23 +321,27 @@ def test_jitter_between_steps_is_no_spread_between_runs(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "of", "said"),
+    ("every", "of", "context", "said"),
     [
-        (5, 41, "; every 5th step takes 400 us more"),  # 8 of 40, after the first: 80 of 180 us on average
-        (50, 41, ""),
+        (5, 41, 0, "; every 5th step takes 400 us more"),  # 8 of 40, after the first: 80 of 180 us on average
+        (5, 41, 8, "; every 5th generation step takes 400 us more"),  # 320 of 800 us in eight more steps
+        (50, 41, 0, ""),
     ],
 )
-def test_a_side_alone_says_that_each_so_many_th_step_stops(every: int, of: int, said: str, tmp_path):
-    """Steps of 100 us, of which each so many-th takes 500."""
+def test_a_side_alone_says_that_each_so_many_th_step_stops(
+    every: int, of: int, context: int, said: str, tmp_path
+):
+    """Steps of 100 us, of which each so many-th takes 500; some of another phase come after them."""
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     now = 0
-    for number in range(of + 1):
-        trace.range(
-            1, f"[Executor] _forward_step {number}: 0 ctx reqs, 0 ctx tokens, 4 gen reqs", now, now + 50_000
+    for number in range(of + context + 1):
+        work = (
+            "0 ctx reqs, 0 ctx tokens, 4 gen reqs" if number <= of else "1 ctx reqs, 8 ctx tokens, 0 gen reqs"
         )
+        trace.range(1, f"[Executor] _forward_step {number}: {work}", now, now + 50_000)
         trace.api(1, "cudaLaunchKernel", now + 1_000, now + 2_000, corr=number + 1)
         trace.kernel(number + 1, now + 3_000, now + 13_000, name="gemm")
-        now += 500_000 if number and number % every == 0 else 100_000
+        now += 500_000 if number and number <= of and number % every == 0 else 100_000
     found = show(Side("a", [Run("a", [reduced(trace, tmp_path)])]))
     assert (found.stops is None) == (not said)
     assert found.sentence.partition(". ")[0].endswith(said) if said else "stops" not in found.sentence

@@ -18,7 +18,8 @@ def steps(times: Sequence[int]) -> pl.DataFrame:
     ns = [5_000 * US, *(one * US for one in times)]
     starts = [sum(ns[:at]) for at in range(len(ns))]
     many = {name: [0] * len(ns) for name in ("side", "run", "part", "rank", "device")}
-    return pl.DataFrame({**many, "period": range(len(ns)), "start_ns": starts, "ns": ns})
+    phase = ["decode"] * len(ns)
+    return pl.DataFrame({**many, "phase": phase, "period": range(len(ns)), "start_ns": starts, "ns": ns})
 
 
 def comb(every: int, stop: int, many: int = 24) -> list[int]:
@@ -28,7 +29,9 @@ def comb(every: int, stop: int, many: int = 24) -> list[int]:
 @pytest.mark.parametrize(("every", "count"), [(5, 4), (4, 6), (3, 8)])
 def test_each_so_many_th_step_stops(every: int, count: int):
     """Of 24 steps of 100 us each fifth (fourth, third) takes 400."""
-    assert stops_of_one(steps(comb(every, 400))) == Stops("baseline", count, 24, 0, 0, every, 300 * US)
+    assert stops_of_one(steps(comb(every, 400))) == Stops(
+        "decode", "baseline", count, 24, 0, 0, every, 300 * US
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,4 +54,4 @@ def test_stops_at_no_distance_are_counted():
     for at in (2, 8, 22):
         times[at] = 400
     times[12] = 130
-    assert stops_of_one(steps(times)) == Stops("baseline", 3, 24, 0, 0, 0, 300 * US)
+    assert stops_of_one(steps(times)) == Stops("decode", "baseline", 3, 24, 0, 0, 0, 300 * US)

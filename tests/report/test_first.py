@@ -362,7 +362,7 @@ def test_of_steps_without_phases_no_phase_is_said() -> None:
 
 
 def stops(every: int, count: int, total: int, us: float) -> Stops:
-    return Stops("candidate", count, total, 0, total, every, us * US)
+    return Stops("generation", "candidate", count, total, 0, total, every, us * US)
 
 
 def test_steps_that_stop_at_a_regular_distance_are_a_comb() -> None:

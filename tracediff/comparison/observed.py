@@ -129,11 +129,11 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
         return None
     every = _period(frame.steps, inside, here[chosen])
     length = float(np.median(more[chosen]))
-    return Stops(SIDES[at], int(chosen.sum()), len(here), others, len(there), every, length)
+    return Stops(one.steps.phase, SIDES[at], int(chosen.sum()), len(here), others, len(there), every, length)
 
 
 def stops_of_one(steps: pl.DataFrame) -> Stops | None:
-    """The same of the steps of one side alone, beside its median step. The first of a capture is a start."""
+    """The same of the steps of one phase of one side alone, beside its median step. The first of a capture is a start."""
     inside = (
         steps.select(pl.col("period") > pl.col("period").min().over("run", "part")).to_series().to_numpy()
     )
@@ -144,7 +144,16 @@ def stops_of_one(steps: pl.DataFrame) -> Stops | None:
     if not chosen.any():
         return None
     every = _period(steps, inside, np.flatnonzero(inside)[chosen])
-    return Stops("baseline", int(chosen.sum()), len(ns), 0, 0, every, float(np.median(more[chosen])))
+    return Stops(
+        str(steps["phase"][0]),
+        "baseline",
+        int(chosen.sum()),
+        len(ns),
+        0,
+        0,
+        every,
+        float(np.median(more[chosen])),
+    )
 
 
 def _stop_of(more: Floats, usual: float) -> float:

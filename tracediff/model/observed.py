@@ -13,6 +13,7 @@ class Stops(msgspec.Struct, frozen=True):
     every: each so many-th step stops, 0: at no regular distance. stop_ns: what the middle one of them takes more than the typical step.
     """
 
+    phase: str
     side: Literal["baseline", "candidate"]
     count: int
     total: int

@@ -28,8 +28,8 @@ PATTERNS: dict[str, str] = {
     "title_gpu": "GPU time per {step} {before} -> {after} ({change})",
     "failed": "{baseline} in the baseline, {candidate} in the candidate.",
     "failed_alike": "{baseline} on both sides.",
-    "show_regular": "; every {every} step takes {stop} more",
-    "show_stops": "; {stop} more in {count} of {total} steps",
+    "show_regular": "; every {every} {step} takes {stop} more",
+    "show_stops": "; {stop} more in {count} of {total} {steps}",
     # Why: its parts.
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",

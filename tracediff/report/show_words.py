@@ -114,14 +114,15 @@ def _length(report: Show) -> tuple[str, str]:
 
 
 def _stops(report: Show) -> str:
-    """`; every 5th step takes 281 ms more`."""
+    """`; every 5th step takes 281 ms more`; of a phase, where steps are of several."""
     stops = report.stops
     if stops is None or stops.count * stops.stop_ns < LITTLE * stops.total * report.step.mean_ns:
         return ""
-    stop = units.spoken(stops.stop_ns)
+    step, stop = units.step(stops.phase if len(report.phases) > 1 else ""), units.spoken(stops.stop_ns)
     if stops.every:
-        return say("show_regular", every=units.ordinal(stops.every), stop=stop)
-    return say("show_stops", count=f"{stops.count}", total=f"{stops.total}", stop=stop)
+        return say("show_regular", every=units.ordinal(stops.every), step=step, stop=stop)
+    steps = step.replace("step", "steps", 1)
+    return say("show_stops", count=f"{stops.count}", total=f"{stops.total}", steps=steps, stop=stop)
 
 
 def what_a_step_is(report: Show) -> str:
