@@ -171,16 +171,21 @@ def _first(result: Result, link: str, picture: str, width: int, *, advise: bool)
         found.append(findings.in_lines(result, findings.at_once(causes), width, page, advise=advise))
     elif not judged and not result.host and not kernel_words.by_launch(result):
         found.append(Line([say("too_few_steps")]))
-    differs = [text for _, text in words.problems(result) if not text.startswith("batch_mix")]
-    found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in differs[:1]]
-    more = [_not_compared(result), *(shorten(text, 350) for text in beside.gists(result))]
+    found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in _differs(result)]
+    more = [" ".join(_share(result)), *(shorten(text, 350) for text in beside.gists(result))]
     return [*found, *(Line([text]) for text in more if text)]
 
 
-def _not_compared(result: Result) -> str:
-    """What part of the step time the numbers speak of, and the largest workload that they do not."""
+def _share(result: Result) -> list[str]:
+    """What part of the step time the numbers speak of, and the largest workload that they do not, where it is much."""
     large = any(workloads.most_of(one) >= LITTLE for one in result.strata if not one.compared)
-    return " ".join(one for one in (workloads.step_share(result), *workloads.left_out(result)[:large]) if one)
+    said = [workloads.step_share(result), *workloads.left_out(result)[:large]]
+    return [one for one in said if one]
+
+
+def _differs(result: Result) -> list[str]:
+    """What the captures differ by, said beside the causes: the first of it."""
+    return [text for _, text in words.problems(result) if not text.startswith("batch_mix")][:1]
 
 
 def _gates(result: Result, width: int) -> list[list[Span]]:
@@ -231,11 +236,12 @@ def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Se
 
 
 def _trust(result: Result) -> list[list[Span]]:
-    """What the first sentence leaves out: how sure, in how many runs, what differs between the captures, what was not compared."""
+    """What was not said at once: how sure, in how many runs, what differs between the captures, what was not compared."""
+    said_above = [*_share(result), *_differs(result)]
     said = [
         *(f"{phrases.REMARK}: {text}" for text in phrases.remarks(result)),
-        *workloads.left_out(result)[:LISTED],
-        *(f"{status}: {text}" for status, text in words.problems(result)[:LISTED]),
+        *(text for text in workloads.left_out(result)[:LISTED] if text not in said_above),
+        *(f"{status}: {text}" for status, text in words.problems(result)[:LISTED] if text not in said_above),
         *(shorten(note.message, TEXT) for note in result.warnings[:LISTED]),
     ]
     items: list[list[Span]] = [[one] for one in said if one]
