@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import polars as pl
+import pytest
 
 from fixtures.builders import TraceBuilder
 from tests.tiny import STEP, idle, label, one_gap, only, reduced, spent
@@ -68,6 +69,31 @@ def test_dependency_on_another_stream(tmp_path):
     reduction = reduced(trace, tmp_path)
     assert spent(reduction) == {"compute": 100, "memcpy": 30, "dependency": 20 + 50}
     assert crossed(reduction) == 50  # the copy is of the first kernel's stream
+
+
+@pytest.mark.parametrize(
+    ("name", "until", "cause", "theirs"),
+    [
+        (
+            "gemm",
+            98,
+            "dependency",
+            36 + 10,
+        ),  # for 36 of the 40 ns; device 1 then waits itself, for 10 while device 0 works
+        ("gemm", 80, "launch_latency", 18),
+        ("ncclDevKernel_AllReduce", 98, "launch_latency", 0),  # that may wait for this device itself
+    ],
+)
+def test_launched_work_may_wait_for_another_device(name: str, until: int, cause: str, theirs: int, tmp_path):
+    # as above: device 0 is idle from 50, the call returns at 60, its kernel begins at 100; device 1 works from 62
+    trace = TraceBuilder().thread(100, 1).range(1, label(1), 0, 10).range(1, label(2), 30, 70)
+    trace.api(1, "cudaLaunchKernel", 1, 3, corr=1).kernel(1, 10, 50)
+    trace.api(1, "cudaLaunchKernel", 4, 6, corr=3).kernel(3, 62, until, name=name, device=1)
+    trace.api(1, "cudaLaunchKernel", 40, 60, corr=2).kernel(2, 100, 110)
+    trace.api(1, "cudaLaunchKernel", 61, 62, corr=4).kernel(4, 120, 130, device=1)
+    reduction = reduced(trace, tmp_path)
+    assert spent(reduction, 0) == {"compute": 40, "launch_api": 10, cause: 40}
+    assert reduction.gaps.filter(cause=cause)["elsewhere_ns"].sum() == theirs
 
 
 def test_a_call_that_returns_as_the_gap_begins_had_launched(tmp_path):

@@ -140,8 +140,20 @@ def attribute(capture: Capture, op: Op, start: int, end: int) -> list[Part]:
     if call.end <= start:
         return [("dependency", "", end - start)]
     launched = min(call.end, end)
-    latency = [("launch_latency", "", end - launched)] if launched < end else []
+    waits = "dependency" if others_work(capture, op, launched, end) else "launch_latency"
+    latency = [(waits, "", end - launched)] if launched < end else []
     return walk_thread(capture, call, start, launched) + latency
+
+
+def others_work(capture: Capture, op: Op, start: int, end: int) -> bool:
+    """Whether other devices of the process work on more than communication for most of [start, end)."""
+    others = [one for one in capture.ops if one.rank == op.rank and one.device != op.device and not one.comm]
+    busy = sum(
+        right - left
+        for left, right in _pieces(others, start, end)
+        if any(one.start <= left and right <= one.end for one in others)
+    )
+    return 2 * busy > end - start
 
 
 def thread_totals(

@@ -33,6 +33,7 @@ class _Process:
         for thread in self.threads:
             built.thread(pid, thread)
         self.executor = self.threads[0]
+        self.alone = pid % 3 > 0  # one device, not two
 
     def fill(self) -> None:
         self._labels()
@@ -93,7 +94,8 @@ class _Process:
         if kind == "kernel":
             if rng.random() < 0.3:  # the driver's call under it
                 trace.api(thread, "cuLaunchKernelEx", *self._span(start, end), corr=corr)
-            trace.kernel(corr, begin, begin + length, name=rng.choice(NAMES), stream=stream)
+            device = 0 if self.alone or rng.random() < 0.7 else 1
+            trace.kernel(corr, begin, begin + length, name=rng.choice(NAMES), stream=stream, device=device)
         elif kind == "graph":
             self._graph(corr, begin, length)
         elif kind == "memset":

@@ -20,21 +20,22 @@ REMOTE = (
 )  # by definition of the oracle without place
 
 
-def in_order(capture) -> set[int]:
-    """Processes whose steps begin on the device in their order, at instants of their own.
+def in_order(capture) -> set[tuple[int, int]]:
+    """Devices of processes on which steps begin in their order, at instants of their own.
 
     Where a step overtakes the one before it the contract defines no period, and the two readings differ.
     """
     found = set()
-    for rank in {op.rank for op in capture.ops}:
-        ops = sorted((op for op in capture.ops if op.rank == rank), key=lambda op: (op.start, op.end))
+    for rank, device in {(op.rank, op.device) for op in capture.ops}:
+        mine = (op for op in capture.ops if (op.rank, op.device) == (rank, device))
+        ops = sorted(mine, key=lambda op: (op.start, op.end))
         first: dict[int, int] = {}
         for op, step in zip(ops, step_of_ops(capture, ops, find_steps(capture, rank)), strict=True):
             if step is not None:
                 first.setdefault(step.number, op.start)
         starts = [first[number] for number in sorted(first)]
         if starts == sorted(set(starts)):
-            found.add(rank >> 24 & 0xFFFFFF)
+            found.add((rank >> 24 & 0xFFFFFF, device))
     return found
 
 
@@ -47,12 +48,14 @@ def test_the_program_agrees_with_the_oracle(seed, tmp_path):
     capture = load(tmp_path / "trace.sqlite")
     sure = in_order(capture)
     wanted = {
-        (one.pid, one.number, one.start_ns, one.end_ns): one for one in periods(capture) if one.pid in sure
+        (one.pid, one.device, one.number, one.start_ns, one.end_ns): one
+        for one in periods(capture)
+        if (one.pid, one.device) in sure
     }
     rows = {
-        (row["pid"], row["number"], row["start_ns"], row["end_ns"]): row
+        (row["pid"], row["device"], row["number"], row["start_ns"], row["end_ns"]): row
         for row in reduction.periods.iter_rows(named=True)
-        if row["pid"] in sure
+        if (row["pid"], row["device"]) in sure
     }
     assert rows.keys() == wanted.keys()
     assert len(rows) > 5

@@ -16,9 +16,19 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Index, Ints, chunks, count_by, grouped, picked_at, sum_by
+from tracediff.accounting.intervals import (
+    Index,
+    Intervals,
+    Ints,
+    chunks,
+    count_by,
+    covered,
+    grouped,
+    picked_at,
+    sum_by,
+)
 from tracediff.accounting.sweep import Gaps
-from tracediff.accounting.walk import CODE, Hosts, IdlePieces, Names, attribute
+from tracediff.accounting.walk import CODE, Hosts, IdlePieces, Names, attribute, elsewhere
 from tracediff.model.causes import IDLE
 from tracediff.trace.periods import Timeline, Unit
 
@@ -52,9 +62,10 @@ def idle_tables(
     units = []
     first_period = 0
     for unit, own in zip(timeline.units, gaps, strict=True):
-        sums = _Unit(unit, own, first_period, stratum, phase, cells)
+        others = elsewhere(timeline, unit)
+        sums = _Unit(unit, own, first_period, stratum, phase, cells, others)
         for low, high in chunks(own.size, _BLOCK):
-            parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
+            parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts, others)
             sums.add(parts, low, high)
             if each is not None:
                 each(parts, stratum[first_period + own.period[low:high]])
@@ -184,8 +195,11 @@ class _Longest(msgspec.Struct, frozen=True):
 class _Unit:
     """Sums over the pieces of one unit. `first`: number of its first period; `stratum`, `phase`: of each period of the export."""
 
-    def __init__(self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, phase: Ints, cells: _Cells) -> None:
+    def __init__(
+        self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, phase: Ints, cells: _Cells, others: Intervals
+    ) -> None:
         self._unit, self._gaps, self._first, self._stratum, self._cells = unit, gaps, first, stratum, cells
+        self._others = others
         self._phase = phase[first : first + len(unit.step)]
         self._worst_gaps = _longest_gaps(gaps)
         self._is_worst = np.zeros(gaps.size, np.bool_)
@@ -193,9 +207,9 @@ class _Unit:
         self._worst: dict[int, _Longest] = {}  # gap -> its longest piece
         self._moments: dict[tuple[int, int, int], _Longest] = {}  # by moment, CUDA function and phase
         self._sums: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 4]
-        # of each block its groups (a column each, see `gaps`), the group of each piece, ns of each piece, crossed ns of each group
+        # of each block its groups (a column each, see `gaps`), the group of each piece, ns of each piece, crossed and others' ns of each group
         none = np.empty(0, np.int64)
-        self._entries = [(np.empty((4, 0), np.int64), none.astype(np.int32), none, none)]
+        self._entries = [(np.empty((4, 0), np.int64), none.astype(np.int32), none, none, none)]
 
     def add(self, parts: list[IdlePieces], low: int, high: int) -> None:
         """Add the pieces of the gaps [low, high); theirs count from `low`."""
@@ -214,7 +228,8 @@ class _Unit:
         self._sums.append(
             (at + (begin + self._first), cells[cell], sum_by(sums, size, ns)[some], count[some])
         )
-        self._add_entries(gap, np.array(self._cells.entry_of)[cells][which], ns, low, high)
+        theirs = covered(Intervals(start, end), self._others)
+        self._add_entries(gap, np.array(self._cells.entry_of)[cells][which], ns, theirs, low, high)
         _, which_moment = grouped(np.array(self._cells.moment_of)[cells])
         phase = self._phase[period[gap]]
         rows, alike = picked_at(which_moment[which], api + 1, phase)
@@ -226,15 +241,17 @@ class _Unit:
             found = _Longest(int(ns[row]), int(start[row]), int(cells[which[row]]), int(api[row]), int(period[gap[row]]))  # fmt: skip
             _keep(self._worst, int(gap[row]) + low, found)
 
-    def _add_entries(self, gap: Index, entry: Ints, ns: Ints, low: int, high: int) -> None:
-        """The pieces of a gap with one entry count as one."""
+    def _add_entries(self, gap: Index, entry: Ints, ns: Ints, theirs: Ints, low: int, high: int) -> None:
+        """The pieces of a gap with one entry count as one. `theirs`: of ns, while other devices worked."""
         shared = np.flatnonzero((count_by(gap, high - low) > 1)[gap])
         if len(shared):
             wide = int(entry.max()) + 1
             code, position = grouped(gap[shared] * np.int64(wide) + entry[shared])
             alone = np.ones(len(gap), np.bool_)
             alone[shared] = False
-            ns = np.concatenate((ns[alone], sum_by(position, len(code), ns[shared])))
+            ns, theirs = (
+                np.concatenate((one[alone], sum_by(position, len(code), one[shared]))) for one in (ns, theirs)
+            )
             gap = np.concatenate((gap[alone], code // wide))
             entry = np.concatenate((entry[alone], code % wide))
         own, unit = self._gaps, self._unit
@@ -254,6 +271,7 @@ class _Unit:
                 group.astype(np.int32),
                 ns,
                 sum_by(group, len(found), crossed),
+                sum_by(group, len(found), theirs),
             )
         )
 
@@ -261,7 +279,7 @@ class _Unit:
         """Sum up what needs all pieces: afterwards nothing of their size is held."""
         self.by_cell = tuple(np.concatenate(column) for column in zip(*self._sums, strict=True))
         del self._sums
-        blocks, groups, lengths, crossed = zip(*self._entries, strict=True)
+        blocks, groups, lengths, crossed, theirs = zip(*self._entries, strict=True)
         del self._entries
         every = np.concatenate(blocks, axis=1)
         found, which = picked_at(*every)
@@ -273,7 +291,7 @@ class _Unit:
         ns, size = np.concatenate(lengths), len(found)
         del groups, lengths
         self._count, self._ns = count_by(group, size), sum_by(group, size, ns)
-        self._crossed = sum_by(which, size, np.concatenate(crossed))
+        self._crossed, self._theirs = (sum_by(which, size, np.concatenate(one)) for one in (crossed, theirs))
         self._quantiles = _quantiles(group, ns, self._count)
         own, unit = self._gaps, self._unit
         del self._gaps
@@ -302,6 +320,7 @@ class _Unit:
             {
                 "stratum": stratum[order], **words, "previous": ops.gather(previous[order]), "next": ops.gather(following[order]),
                 "count": self._count[order], "ns": self._ns[order], "crossed_ns": self._crossed[order],
+                "elsewhere_ns": self._theirs[order],
                 "p50_ns": p50[order], "p99_ns": p99[order],
             }
         )  # fmt: skip

@@ -120,7 +120,7 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
     kernels    period, key -> count, wall_ns, wall_square (sum of squared lengths, ns^2), share_ns (ns of the accounting)
     keys       key -> name, short_name, kind, grid, block, registers, shared_bytes
     gaps       stratum, cause, under, thread, place, previous, next -> count, ns, crossed_ns (of ns, where the ops before and after are of different streams),
-               p50_ns, p99_ns
+               elsewhere_ns (of ns, while other devices of the process worked on more than communication), p50_ns, p99_ns
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place, holder, holder_place, copy, api (CUDA function of pieces inside one, else ''), phase -> ns; of the longest piece start, end, number, rank
     ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each), outer_ns (in which no earlier range of the thread was open),

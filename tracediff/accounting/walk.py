@@ -3,7 +3,7 @@
 A gap of a device ends with an op; A is the call that launched it, T the thread of A. The gap is cut into pieces with a cause each:
     graph_internal   the op is a later node of its graph launch
     dependency       A had returned before the gap began: the op waited for something else
-    launch_latency   after A returned
+    launch_latency   after A returned; where other devices of the process work for most of that, it is a dependency: on them
     before that      what T was doing: gc > gil_wait > launch_api > host_sync > host_api > host_work;
                      inside A itself a blocking or unusual call counts as launch_api, it was launching
     unattributed     the op has no launching call
@@ -32,6 +32,7 @@ from tracediff.accounting.intervals import (
     Pieces,
     Tally,
     chunks,
+    covered,
     cut,
     innermost,
     layers,
@@ -46,7 +47,7 @@ from tracediff.accounting.intervals import (
 from tracediff.accounting.sweep import Gaps
 from tracediff.formats.database import create_table, release_memory, run_sql
 from tracediff.model.causes import IDLE
-from tracediff.trace.periods import Unit
+from tracediff.trace.periods import COMM, Timeline, Unit
 from tracediff.trace.threads import LAUNCH, OTHER, SYNC, Calls, Launches, Places, Thread, distinct
 
 # Host windows of the measured steps: in which stratum something on the host happened.
@@ -458,8 +459,17 @@ class IdlePieces(msgspec.Struct, frozen=True):
     under: Index | None = None  # for gil_wait: the cause it would have without a GIL trace
 
 
-def attribute(unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: Hosts) -> list[IdlePieces]:
-    """Cut gaps of a unit into pieces by cause. `labels`: the range in which each launch began (`Hosts.labels`)."""
+def elsewhere(timeline: Timeline, unit: Unit) -> Intervals:
+    """When other devices of a unit's process work; a collective may wait for the unit itself."""
+    others = [one for one in timeline.units if one.pid == unit.pid and one.device != unit.device]
+    work = [(one.start[one.kind != COMM], one.end[one.kind != COMM]) for one in others]
+    return union(*map(np.concatenate, zip(*work, strict=True))) if work else EMPTY
+
+
+def attribute(
+    unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: Hosts, others: Intervals
+) -> list[IdlePieces]:
+    """Cut gaps of a unit into pieces by cause. `labels`: the range in which each launch began (`Hosts.labels`); `others`: see `elsewhere`."""
     launch = unit.launch[gaps.op]
     tid = np.where(launch >= 0, launches.tid[launch], -1) if len(launches.tid) else np.full(gaps.size, -1)
     parts = []
@@ -469,12 +479,19 @@ def attribute(unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: H
             start, end = gaps.start[index], gaps.end[index]
             parts.append(_pieces(index, start, end, "unattributed", -1, np.full(len(index), -1)))
         else:
-            parts += _of_thread(unit, gaps, index, launches, labels, hosts, hosts.thread(thread))
+            parts += _of_thread(unit, gaps, index, launches, labels, hosts, hosts.thread(thread), others)
     return parts
 
 
 def _of_thread(
-    unit: Unit, gaps: Gaps, index: Index, launches: Launches, labels: Ints, hosts: Hosts, host: HostThread
+    unit: Unit,
+    gaps: Gaps,
+    index: Index,
+    launches: Launches,
+    labels: Ints,
+    hosts: Hosts,
+    host: HostThread,
+    others: Intervals,
 ) -> list[IdlePieces]:
     """The pieces of those gaps whose ending op was launched by one thread."""
     op, start, end = gaps.op[index], gaps.start[index], gaps.end[index]
@@ -483,13 +500,18 @@ def _of_thread(
     label = labels[launch]  # what ran by itself is named by the range of the launch
     internal = unit.later_node[op]
     ahead = ~internal & (call.end <= start)
-    late = ~internal & ~ahead & (call.end < end)
     walked = np.flatnonzero(~internal & ~ahead)
-    latency = np.flatnonzero(late)
+    late = walked[(call.end < end)[walked]]
+    latency = Intervals(call.end[late], end[late])
+    theirs = 2 * covered(latency, others) > latency.end - latency.start
+    waits = (
+        (late[~theirs], latency.take(~theirs), "launch_latency"),
+        (late[theirs], latency.take(theirs), "dependency"),
+    )
     return [
         _pieces(index[internal], start[internal], end[internal], "graph_internal", host.tid, label[internal]),
         _pieces(index[ahead], start[ahead], end[ahead], "dependency", host.tid, label[ahead]),
-        _pieces(index[latency], call.end[latency], end[latency], "launch_latency", host.tid, label[latency]),
+        *(_pieces(index[at], *piece, cause, host.tid, label[at]) for at, piece, cause in waits),
         *_walk(
             hosts, host, index[walked],
             Intervals(start[walked], np.minimum(call.end, end)[walked]), call.take(walked),

@@ -129,10 +129,13 @@ class Describe:
         sides, layout = measured.sides, measured.layout
         self._moments = stacked(sides, "moments").sort("end", descending=True)
         self._key = dict(zip(layout.idle, layout.idle_keys, strict=True))
-        waits = stacked(sides, "gaps").filter(pl.col("cause") == "dependency").group_by("thread", "place")
-        self._crossed = {
-            (thread, place): share
-            for thread, place, share in waits.agg(pl.col("crossed_ns").sum() / pl.col("ns").sum()).iter_rows()
+        waits = stacked(sides, "gaps").filter(pl.col("cause").is_in(("dependency", "host_sync")))
+        share = [pl.col(name).sum() / pl.col("ns").sum() for name in ("crossed_ns", "elsewhere_ns")]
+        self._behind = {
+            (cause, thread, place): (crossed, elsewhere)
+            for cause, thread, place, crossed, elsewhere in waits.group_by("cause", "thread", "place")
+            .agg(share)
+            .iter_rows()
         }
         self._names = [
             {op.name for row in measured.kernels.rows for op in (row.baseline, row.candidate)[side]}
@@ -185,6 +188,7 @@ class Describe:
         longest = _moments(pieces.filter(phase=phase), m.sides)
         calls = CAUSES[key.cause].calls
         api, others = _call(pieces, m.frame.steps, phase, one.delta) if calls else ("", False)
+        crossed, elsewhere = self._behind.get((key.cause, key.thread, key.where), (0.0, 0.0))
         without_gc = [key.cause == "gc" and not side.captured("gc") for side in m.sides]
         facts = FindingFacts(
             host_only=self._host_only,
@@ -192,7 +196,8 @@ class Describe:
             baseline_without_gc=without_gc[0],
             candidate_without_gc=without_gc[1],
             awaited=self._awaited_by(key, one) if key.cause == "host_work" else None,
-            other_stream=self._crossed.get((key.thread, key.where)) if key.cause == "dependency" else None,
+            other_stream=crossed if key.cause == "dependency" else None,
+            other_device=elsewhere > MOSTLY,
         )
         in_rare = self._in_rare_steps(one)
         if in_rare:

@@ -314,6 +314,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     )
     # share of the waiting time, 0 to 1, in which the op before was of another stream
     other_stream: float | None = None
+    other_device: bool = False  # for most of the waiting time another device of the process worked
 
 
 class Projected(msgspec.Struct, frozen=True):

@@ -136,6 +136,8 @@ def advised(finding: Finding) -> str:
         return "shapes"
     if finding.cause == "host_sync" and facts.counted_calls:
         return "synchronises"
+    if facts.other_device:
+        return "other_device"
     if finding.cause == "host_work" and awaits(where.range or ""):
         return "awaits"
     if finding.cause == "host_work" and where.os_call:
@@ -557,6 +559,7 @@ def _idle(
     host_only: bool = False,
     short: bool = False,
     other_stream: float | None = None,
+    other_device: bool = False,
 ) -> str:
     """What idle time of a cause at a place is; `short`: the CUDA function that has most of it is not named where a range says enough."""
     place, api = where.range or "", where.api or ""
@@ -566,6 +569,8 @@ def _idle(
         pattern = "idle_memsets" if "Memset" in api else "idle_copies"
     elif host_only and cause == "host_sync":
         pattern = "idle_host_sync_of_host"
+    elif other_device:
+        pattern = f"idle_{cause}_on_device"
     elif cause == "dependency" and other_stream is not None:
         pattern = "idle_other_stream" if other_stream >= MOSTLY else "idle_in_order"
     what = say(pattern, holder=_holder(where))
@@ -592,7 +597,7 @@ def _idle_of(finding: Finding, *, short: bool = False) -> str:
         return say("idle_awaited", waits=waits, peer=awaited(facts.awaited)[0])
     return _idle(
         finding.cause, finding.where, copies=facts.copies, host_only=facts.host_only, short=short,
-        other_stream=facts.other_stream,
+        other_stream=facts.other_stream, other_device=facts.other_device,
     )  # fmt: skip
 
 
