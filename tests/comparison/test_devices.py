@@ -44,3 +44,34 @@ def test_a_slower_first_half_makes_the_other_gpu_wait(tmp_path) -> None:
     waits = next(one for one in result.findings if one.cause == "dependency")
     assert named(waits).startswith("launched work waits for another GPU")
     assert advice(waits).startswith("compare what each GPU does in a step")
+
+
+def graphs(name: str, nodes: tuple[int, int], plain: int, folder: Path) -> Side:
+    """12 steps of 100 us: on each GPU a CUDA graph of so many nodes of 1 us, and on GPU 0 so many kernels more."""
+    (folder / name).mkdir()
+    trace = TraceBuilder().process(100).device(0).device(1).thread(100, 1)
+    for number in range(12):
+        now, corr = number * 100 * US, 10 * number
+        trace.range(1, label(number), now, now + 90 * US)
+        for device in (0, 1):
+            trace.api(
+                1, "cudaGraphLaunch", now + device * US, now + device * US + 500, corr=corr + device + 1
+            )
+            for node in range(nodes[device]):
+                begin = now + (10 + 2 * node) * US
+                trace.kernel(corr + device + 1, begin, begin + US, graph_node=node + 1, device=device)
+        for one in range(plain):
+            trace.api(
+                1, "cudaLaunchKernel", now + (3 + one) * US, now + (3 + one) * US + 500, corr=corr + 3 + one
+            )
+            trace.kernel(corr + 3 + one, now + (50 + 2 * one) * US, now + (51 + 2 * one) * US, name="plain")
+    return Side(name, [Run(name, [reduced(trace, folder / name)])])
+
+
+def test_kernels_in_graphs_are_counted_of_those_of_their_own_gpu(tmp_path) -> None:
+    """GPU 1 has 3 of 3 -> 2 of 2 in graphs, GPU 0 2 of 2 -> 2 of 3: neither is 3 of 2."""
+    sides = [graphs(*one, tmp_path) for one in (("all", (2, 3), 0), ("some", (2, 2), 1))]
+    assert [row for row in compare(*sides).structure if row.kind == "graph_kernels"] == []
+    sides = [graphs(*one, tmp_path) for one in (("whole", (2, 3), 0), ("part", (1, 3), 2))]
+    row = next(row for row in compare(*sides).structure if row.kind == "graph_kernels")
+    assert (row.baseline, row.baseline_of, row.candidate, row.candidate_of) == (2, 2, 1, 3)

@@ -33,7 +33,7 @@ class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
     before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
-    among them. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
+    among them; each, shown: (workloads, 2, items) the same in every workload, and which one `counts` are of. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
     other_bytes: as many, of other known sizes. means, any: (2, items) per step of all, steps with any. steps: a side. spread: (2 sides, 2,
     items) of counts that vary, the least and the most there but for the steps that may differ from a value that holds; apart: so much so
     that those of the sides do not meet.
@@ -42,6 +42,8 @@ class Held(msgspec.Struct, frozen=True):
     before: Floats
     after: Floats
     counts: Floats
+    each: Floats
+    shown: Ints
     constant: npt.NDArray[np.bool_]
     differs: npt.NDArray[np.bool_]
     means: Floats
@@ -57,6 +59,10 @@ class Held(msgspec.Struct, frozen=True):
     def certain(self) -> npt.NDArray[np.bool_]:
         """Of every item, whether it differs and so many steps show it that it can be no chance."""
         return self.differs & (min(self.steps) >= CERTAIN)
+
+    def beside(self, item: int, other: int) -> Floats:
+        """The counts of another item in the workload that an item is shown for, (2,)."""
+        return self.each[self.shown[item], :, other]
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -177,14 +183,17 @@ def _values(
     # shown for the workload with the most steps among those that differ
     order = np.argsort(-steps.min(axis=1), kind="stable")
     shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
-    each, sums = np.arange(items), of_workloads(table["count"].to_numpy())
+    every, sums = np.arange(items), of_workloads(table["count"].to_numpy())
+    each = sums / steps[:, :, None]
     spread = _spread(table.filter(pl.col("item").is_in(counted.varying)), steps, items)
     (low, high), (later_low, later_high) = spread.transpose(1, 2, 0, 3)
     aside = 1.0 * (later_low > high) - 1.0 * (later_high < low)
     return Held(
-        value[shown, 0, each],
-        value[shown, 1, each],
-        (sums / steps[:, :, None])[shown, :, each].T,
+        value[shown, 0, every],
+        value[shown, 1, every],
+        each[shown, :, every].T,
+        each,
+        shown,
         constant(share),
         (constant(share) | alone) & differs(value),
         sums.sum(axis=0) / per,
@@ -194,7 +203,7 @@ def _values(
         & constant(size_share)
         & differs(size)
         & ~((value > 0) & (size == 0)).any(axis=(0, 1)),
-        spread[shown, :, :, each].transpose(1, 2, 0),
+        spread[shown, :, :, every].transpose(1, 2, 0),
         ~constant(share) & moved(aside),
         (int(per[0, 0]), int(per[1, 0])),
         many,

@@ -467,7 +467,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
     """Kernels in graphs, where it is not only that the graphs have fewer or more."""
     if total is None:
         return
-    in_graphs, in_all = held.counts[:, at], held.counts[:, total]
+    in_graphs, in_all = held.counts[:, at], held.beside(at, total)
     alone = [whole - part for part, whole in zip(in_graphs, in_all, strict=True)]
     if alone[0] != alone[1] or not all(in_graphs):
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))
@@ -496,7 +496,7 @@ def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
     drained = place.get(_Item("drained"))
     if drained is None or not held.differs[drained]:
         return False
-    before, after = held.counts[:, drained]
+    before, after = held.beside(ahead, drained)
     return bool((after - before) * (held.counts[1, ahead] - held.counts[0, ahead]) < 0)
 
 
