@@ -20,9 +20,10 @@ def ranks(
     late_us: int = 30,
     detokenise_us: int = 400,
     first_gpu: int = 0,
+    ctx: int = 0,
     pids: tuple[int, ...] = (100, 101, 102, 103),
 ) -> TraceBuilder:
-    """Steps of 1000 us on every rank; rank 1 comes late to the collective; process 900 detokenises.
+    """Steps of 1000 us on every rank; rank 1 comes late to the collective; process 900 detokenises. ctx: prompts of rank 0.
 
     us of a step    0        100    150           250+late  300+late
       rank 0 host   |label 0-90, launch 10-20
@@ -36,7 +37,7 @@ def ranks(
         trace.process(pid).thread(pid, 10 * pid)
         for number in range(STEPS + 1):
             begin = 1000 * US * number
-            trace.range(10 * pid, label(number), begin, begin + 90 * US)
+            trace.range(10 * pid, label(number, ctx=ctx * (rank == 0)), begin, begin + 90 * US)
             for part in (0, 1):
                 at = begin + (10 + 5 * part) * US
                 trace.api(10 * pid, "cudaLaunchKernel", at, at + 5 * US, corr=2 * number + part)
@@ -273,3 +274,10 @@ def test_a_kernel_that_is_slower_on_one_rank_is_that_ranks(tmp_path):
     assert (one.facts.baseline_mean_ns, one.facts.candidate_mean_ns) == pytest.approx((130 * US, 230 * US))
     assert (one.evidence.count_baseline, one.facts.delta_all_ranks_ns) == (1, pytest.approx(50 * US))
     assert "slower gemm kernels on rank 1" in result.headline.why
+
+
+def test_what_is_slower_is_of_no_rank_where_the_other_has_no_such_steps(tmp_path):
+    """Rank 0 has prompts alone on one side: what its GEMM takes in a step of generation there is not known, be it as slow as rank 1's."""
+    result = compare(side(tmp_path, "a"), side(tmp_path, "b", late_us=130, ctx=1))
+    found = [one for one in result.findings if one.where.phase == "generation" and one.cause == "kernel_time"]
+    assert [one.where.rank for one in found] == [None]

@@ -412,7 +412,9 @@ class Describe:
         sizes = {rank: self._rank_size(mine, weight, rank) for rank in self._ranks}
         moved = sum(abs(one.delta) for one in sizes.values())
         number, size = max(sizes.items(), key=lambda item: abs(item[1].delta))
-        if not moved or abs(size.delta) < NEARLY * moved or size.delta * delta <= 0:
+        # of a rank without such steps on a side nothing is known
+        known = all(one.baseline_runs and one.candidate_runs for one in sizes.values())
+        if not known or not moved or abs(size.delta) < NEARLY * moved or size.delta * delta <= 0:
             return candidate
         found = replace(
             candidate,
