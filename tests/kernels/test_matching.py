@@ -501,6 +501,18 @@ def test_long_sequences_end(one, other):
         assert all(sum(share for _, share in entries) == pytest.approx(1) for entries in shares.values())
 
 
+def test_a_library_update_of_all_kernels_matches_them_by_template_in_a_run_of_any_length():
+    """150 launches a side, all under other names: 22,500 cells. One kernel in three is of no template of the other side, and stands between two that are."""
+    one, other = [*[NORM_32, GEMM_A, SILU] * 50], [*[NORM_16, GEMM_B, SILU_MUL] * 50]
+    assert rows(match(one, other)) == {
+        ("template", (NORM_32,), (NORM_16,)),
+        ("template", (GEMM_A,), (GEMM_B,)),
+        ("sequence", (SILU,), (SILU_MUL,)),
+    }
+    # without a template in common position says nothing
+    assert {row[0] for row in rows(match([GEMM_A] * 150, [SOFTMAX] * 150))} == {"removed", "added"}
+
+
 def test_a_change_in_every_layer_of_a_long_sequence_is_found():
     found = rows(match(layers(100, False), layers(100, True)))
     assert {row for row in found if "kernel_z" in row[2]} == {

@@ -42,6 +42,7 @@ _CELLS = 4 * MAX_SEQUENCE**2  # of the tables that aligning them fills: a second
 ALIKE = 0.7
 _NEARLY_ALL = 0.75  # of the steps of a phase: its work does not depend on the traffic
 _FUSE = 6  # the most ops a fused or split run is looked for among
+_RUN = 10_000  # cells of the table that aligning a run between two anchors fills, op by op
 
 
 class OpKey(msgspec.Struct, frozen=True, order=True):
@@ -659,9 +660,10 @@ def _ids(one: Sequence[T], other: Sequence[T]) -> tuple[npt.NDArray[np.int32], n
 @lru_cache(1 << 12)
 def _align_run(one: Ops, other: Ops) -> list[Pair]:
     """Cheapest way to turn one run into the other; costs say what an engineer would call it."""
-    # Beyond a size it is a wholesale rewrite (another attention backend, a compiled model): position says nothing any more.
-    if not one or not other or len(one) * len(other) > 10_000:
+    if not one or not other:
         return [_alone(0, op) for op in one] + [_alone(1, op) for op in other]
+    if len(one) * len(other) > _RUN:
+        return _align_long(one, other)
     best: dict[tuple[int, int], tuple[float, tuple[int, int]]] = {(0, 0): (0.0, (0, 0))}
     for i in range(len(one) + 1):
         for j in range(len(other) + 1):
@@ -689,6 +691,21 @@ def _align_run(one: Ops, other: Ops) -> list[Pair]:
         pairs.append((one[back[0] : at[0]], other[back[1] : at[1]]))
         at = back
     return pairs[::-1]
+
+
+def _align_long(one: Ops, other: Ops) -> list[Pair]:
+    """A run too long for that: ops of one template are anchors, as where a library was updated. Without any it is a wholesale rewrite, in which position says nothing."""
+    kinds = [[_template(op) for op in ops] for ops in (one, other)]
+    anchors = longest_common(*kinds)
+    if not anchors:
+        return [_alone(0, op) for op in one] + [_alone(1, op) for op in other]
+    pairs: list[Pair] = []
+    i = j = 0
+    for a, b in [*anchors, (len(one), len(other))]:
+        pairs += _align_run(one[i:a], other[j:b])
+        pairs += [((op,), (same,)) for op, same in zip(one[a : a + 1], other[b : b + 1], strict=True)]
+        i, j = a + 1, b + 1
+    return pairs
 
 
 _NEVER = 2.5  # dearer than removing one and adding the other
