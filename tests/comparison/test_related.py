@@ -521,7 +521,7 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         # as often as before
         ("kernel_split", 180, [("a", 70, 4, 4), ("b", 5, 4, 8), ("c", 5, 4, 5, "kernel_split")], ("kernel_time", ("a",), (4, 4))),
         # as many launches: nothing is fused, others do the work
-        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", ("ab",), None)),
+        ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 2)], ("kernel_time", ("a", "b"), None)),
         # 2 launches of one kernel come to 5 of another, which takes its place
         ("kernel_fused", 140, [("a", -20, 2, 0), ("b", 60, 0, 5)], ("kernel_time", ("a", "b"), None)),
         ("kernel_fused", 60, [("a", -60, 2, 0), ("b", 20, 0, 5)], ("kernel_time", ("a", "b"), None)),

@@ -794,7 +794,7 @@ def test_more_launches_of_graphs_are_said_before_the_kernels_that_they_bring(
 def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_count() -> None:
     """Two kernels of attention became one that takes longer; those of a GEMM split."""
     kernels = m.Kernels(("flash", "lean"), ("fmha",)), m.Kernels(("gemm",), ("a", "b"))
-    parts = [m.FindingPart("kernel_time", m.Where(kernels=one), 1.0, 1.0, 1.0, "exact") for one in kernels]
+    parts = [m.FindingPart("kernel_time", m.Where(kernels=one), 490e3, 1.0, 1.0, "exact") for one in kernels]
     counts = m.FindingEvidence("", [], count_baseline=16, count_candidate=8)
     one = finding("kernel_time", 980.0, where={"kernels": kernels[0]}, parts=parts)
     one = msgspec.structs.replace(one, evidence=counts)
@@ -802,6 +802,9 @@ def test_kernels_that_take_longer_together_are_called_by_the_first_without_its_c
     assert title(one) == "slower flash + lean -> fmha and 1 more kernel: 16 -> 8 per step"
     same = msgspec.structs.replace(one, evidence=msgspec.structs.replace(counts, count_candidate=16))
     assert title(same) == "slower flash + lean -> fmha and 1 more kernel"  # 16 are the first kernel's
+    still = [msgspec.structs.replace(parts[1], delta_ns=9e3)]  # under 1 % of it
+    alone = msgspec.structs.replace(same, parts=[parts[0], *still])
+    assert named(alone) == "flash and 1 more kernel replaced by fmha"
 
 
 def test_kernels_that_changed_together_are_called_after_the_kind_that_changed_most() -> None:

@@ -245,7 +245,7 @@ def with_counts_of_all(one: Candidate) -> Candidate:
         facts = replace(one.facts, match="") if both else one.facts
         return replace(one, count=(before, after), facts=facts)
     if after == before:
-        return _replaced(one, one.where.kernels)
+        return _replaced(one, replacement(every) or one.where.kernels)
     changed = after - before
     own = sum(map(_gain, (part for part in rows if part.cause == one.cause)))
     # most of the launches that changed; where others have them, the step launches more or fewer of many kernels

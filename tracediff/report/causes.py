@@ -447,8 +447,11 @@ def _largest(finding: Finding) -> str:
 
 
 def _several(finding: Finding) -> int:
-    """How many rows of kernels changed together, of which the finding names one; 0 where it names all."""
-    rows = len({one.where.kernels for one in finding.parts if not one.follows})
+    """How many rows of kernels changed together, of which the finding names one; 0 where it names all. Where they take another time, those that have some of it."""
+    own = [one for one in finding.parts if not one.follows]
+    if finding.cause == "kernel_time" and finding.facts.match != "mixed":
+        own = [one for one in own if one.delta_ns * finding.delta_ns >= SURELY * finding.delta_ns**2]
+    rows = len({one.where.kernels for one in own})
     named_by_block = finding.cause in ("kernel_fused", "kernel_split") or finding.facts.match == "replaced"
     of_kernels = finding.cause == "comm" or finding.cause.startswith("kernel")
     return rows if rows > 1 and of_kernels and not named_by_block else 0
