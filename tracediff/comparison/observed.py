@@ -37,7 +37,8 @@ def observe(
         return _of_captures(measured, one, facts, findings)
     found = _observed(one, part.estimate, STEP, "mean" if part.name == "mean" else "typical")
     stops = _stops(measured, one) if part.name == "mean" else None
-    return replace(found, parts=_parts(found, one, findings), stops=stops, hosts=part.sample.hosts)
+    parts = _parts(found, one, findings) + _elsewhere(measured, found, findings)
+    return replace(found, parts=parts, stops=stops, hosts=part.sample.hosts)
 
 
 def _of_captures(
@@ -61,36 +62,62 @@ def _observed(
 def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
     """The largest cause, then those that are more than noise, by size; then what surely moved most the other way, which the change would hide.
 
-    What is sure is told however little of a change it is that may be noise: that would hide it as well.
+    What is sure is told however little of a change it is that may be noise: that would hide it as well. Then the cause without
+    which that would not add up to the change, and what rare steps surely add to a typical one.
     """
     delta = found.delta_ns or ROUNDING  # of causes that cancel to the nanosecond as well
     sign = 1 if delta > 0 else -1
     worth = abs(found.delta_ns) >= WORTH * phase.step_ns  # of less, only what is more than noise
     of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
-    sizes = [
-        (_size(one, found) or _in_rare_steps(one, found) * of_noise, one)
-        for one in findings
-        if one.cause != "batch_mix"
-    ]
+    causes = [one for one in findings if one.cause != "batch_mix"]
+    rare = {one.rank: _in_rare_steps(one, found) for one in causes}
+    sizes = [(_size(one, found) or rare[one.rank] * of_noise, one) for one in causes]
     sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
     sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
     most = SURELY * phase.step_ns if of_noise else np.inf  # that what is sure needs to have
     least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
-    parts: list[ObservedPart] = []
+    told: list[tuple[float, Finding]] = []
     for size, one in sizes:
         hidden = of_noise and one.level in SURE
-        explained = sum(part.share for part in parts) >= _EXPLAINED
-        if len(parts) == FIRST or (explained and not hidden):
+        explained = sum(size / delta for size, _ in told) >= _EXPLAINED
+        if len(told) == FIRST or (explained and not hidden):
             break
         if sign * size >= (min(least, most) if hidden else least) and (worth or one.level in SURE):
-            parts.append(ObservedPart(one.rank, size, size / delta))
+            told.append((size, one))
     least = min(max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns), most)
-    against = [
-        ObservedPart(one.rank, size, size / delta)
-        for size, one in sizes
-        if -sign * size >= least and one.level in SURE
+    told += [one for one in sizes if -sign * one[0] >= least and one[1].level in SURE][-1:]
+    known = {one.rank for _, one in told}
+    # of the typical step: what the causes that are told leave of it
+    own = [size for size, one in told if not rare[one.rank]]
+    rest = found.delta_ns - sum(own)
+    sure = any(one.level in SURE for _, one in told)
+    if own and sure and abs(rest) > MOSTLY * max(map(abs, own)):
+        told += [
+            (size, one)
+            for size, one in sizes
+            if one.rank not in known and size / rest > MOSTLY and not rare[one.rank]
+        ][:1]
+    most_rare = max(causes, key=lambda one: abs(rare[one.rank]), default=None)
+    if most_rare and most_rare.rank not in known and abs(rare[most_rare.rank]) >= least:
+        told.append((rare[most_rare.rank], most_rare))
+    return [ObservedPart(one.rank, size, size / delta) for size, one in told]
+
+
+def _elsewhere(measured: Measured, found: Observed, findings: Sequence[Finding]) -> list[ObservedPart]:
+    """The sure cause of another phase that changes most of all steps, where it changes as much of them as what is told does."""
+    share = {one.steps.phase: one.steps.share for one in measured.phases}
+    of_all = {one.rank: share.get(one.where.phase or "", 0.0) * abs(one.delta_ns) for one in findings}
+    least = max(share[found.phase] * abs(found.delta_ns), SURELY * float(measured.whole.baseline[STEP]))
+    others = [
+        one
+        for one in findings
+        if one.level in SURE
+        and one.where.phase != found.phase
+        and not _size(one, found)
+        and of_all[one.rank] >= least
     ]
-    return parts + against[-1:]
+    largest = max(others, key=lambda one: of_all[one.rank], default=None)
+    return [ObservedPart(largest.rank, largest.delta_ns, 0.0)] if largest else []
 
 
 def _size(one: Finding, found: Observed) -> float:

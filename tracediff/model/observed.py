@@ -24,7 +24,7 @@ class Stops(msgspec.Struct, frozen=True):
 
 
 class ObservedPart(msgspec.Struct, frozen=True):
-    """What one cause has of the observed change: the rank of its finding, ns, and its share, negative where it goes against the change."""
+    """What one cause has of the observed change: the rank of its finding, ns, and its share, negative where it goes against the change; 0: of another phase."""
 
     finding: int
     delta_ns: float

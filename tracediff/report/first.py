@@ -26,7 +26,7 @@ _NEXT = {"complete": "next_again", **dict.fromkeys(("programs", "step_labels", "
 def headline(result: Result) -> Headline:
     """The first sentences and the cause that they name first."""
     observed = result.observed
-    named_first = _finding(result, observed.parts[0]) if observed.parts else None
+    named_first = next((_finding(result, one) for one in observed.parts if one.share), None)
     lines = (what(result), why(result), counts(result))
     return Headline(
         text=" ".join(line for line in lines if line),
@@ -292,10 +292,14 @@ def why(result: Result) -> str:
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
         cause, change = named(finding), prose.delta(one.delta_ns)
-        within = 0 < one.share <= 1 or change == prose.delta(observed.delta_ns)
+        of_typical = finding.part == observed.of or finding.part != "tail"
+        within = of_typical and (0 < one.share <= 1 or change == prose.delta(observed.delta_ns))
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
+        step = step_of(result, finding.where.phase or "")
         if one.share < 0:
             pattern = "against"
+        elif not one.share:
+            pattern = "of_phase"
         if finding.facts.waited_for:
             pattern = "beside_rank"
         elif finding.where.rank is not None and finding.facts.late_rank is None:
@@ -311,7 +315,7 @@ def why(result: Result) -> str:
         elif pattern == "against":
             against.append({"change": change, "cause": _against(result, finding, cause)})
         else:
-            said.append(say(pattern, change=change, cause=cause, rank=rank))
+            said.append(say(pattern, change=change, cause=cause, rank=rank, step=step))
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         load = say("load", before=before, after=after, step=step_of(result, facts.load.phase))

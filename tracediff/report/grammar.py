@@ -34,6 +34,7 @@ PATTERNS: dict[str, str] = {
     "part": "{change} of it: {cause}",
     "beside": "{change}: {cause}",
     "against": "but {change}: {cause}",
+    "of_phase": "{change} per {step}: {cause}",
     "hidden_now": "{cause} (behind GPU work now)",
     "exposed_now": "{cause} (no longer behind GPU work)",
     "beside_rank": "{change}: {cause} on rank {rank}, and others wait for it",
