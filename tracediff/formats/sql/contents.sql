@@ -27,8 +27,7 @@ WITH domains AS (
 )
 SELECT
     n.tid, n.ranges, n.start_ns, n.end_ns, coalesce(d.name, '') AS domain, coalesce(n.text, s.value, '') AS text,
-    coalesce(d.name = 'GIL Trace', coalesce(n.text, s.value, '') IN ('Holding GIL', 'Waiting for GIL')) AS gil,
-    NOT gil AND starts_with(coalesce(n.text, s.value, ''), 'Python GC') AS gc
+    is_gil(d.name, coalesce(n.text, s.value, '')) AS gil, NOT gil AND is_gc(coalesce(n.text, s.value, '')) AS gc
 FROM nvtx_seen AS n
 LEFT JOIN string AS s ON s.id = n.text_id
 LEFT JOIN domains AS d ON d.domain = n.domain AND d.pid = (n.tid >> 24 & 16777215)

@@ -62,8 +62,7 @@ WITH texts AS (
     FROM nvtx_row WHERE event <> 75 GROUP BY key
 ), spelled AS (
     SELECT texts.*, coalesce(texts.text, string.value, '') AS spelled,
-           -- where the row that names the domain was left behind, the texts tell
-           coalesce(nvtx_domain.name = 'GIL Trace', spelled IN ('Holding GIL', 'Waiting for GIL')) AS gil
+           is_gil(nvtx_domain.name, spelled) AS gil
     FROM texts
     -- no condition on texts alone in here: it would make this a nested loop over all strings
     LEFT JOIN string ON string.id = texts.text_id
@@ -76,7 +75,7 @@ SELECT
         WHEN gil AND spelled = 'Holding GIL' THEN 'gil_hold'
         WHEN gil AND spelled = 'Waiting for GIL' THEN 'gil_wait'
         WHEN gil THEN 'gil_other'
-        WHEN regexp_matches(spelled, '^Python GC') THEN 'gc'
+        WHEN is_gc(spelled) THEN 'gc'
         ELSE 'range'
     END AS meaning,
     coalesce(nullif(regexp_extract(spelled, 'gen(?:eration)? ?([0-9])', 1), ''), '?') AS generation
@@ -102,7 +101,7 @@ SELECT r.rowid AS row, r.start_ns, r.end_ns, t.tid, t.meaning = 'gil_wait' AS wa
 FROM nvtx_row AS r JOIN nvtx_text AS t ON t.key = r.key
 WHERE t.meaning IN ('gil_hold', 'gil_wait');
 
--- gc: pauses of Python's cyclic garbage collector ('Python GC', 'Python GC gen2', ...).
+-- gc: pauses of Python's cyclic garbage collector.
 --   start_ns, end_ns BIGINT
 --   tid              BIGINT
 --   generation       VARCHAR
