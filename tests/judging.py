@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracediff.comparison import gates
 from tracediff.model import GateOutcome, Gates, Result
-from tracediff.report.gate_words import with_messages
+from tracediff.report.phrases import with_messages
 
 
 def judge(gate: gates.Gate, result: Result) -> GateOutcome:

@@ -12,7 +12,7 @@ from tests.report import sample
 from tests.serving import serving
 from tests.tiny import reduced
 from tracediff.comparison.gates import parse_gate
-from tracediff.comparison.off_path import off_path
+from tracediff.comparison.insights import off_path
 from tracediff.execution.sides import Run, Side
 from tracediff.model import Evidence, Result, ThreadRow
 from tracediff.report.phrases import remarks, with_words

@@ -18,7 +18,7 @@ from tracediff.companions.model import Result
 from tracediff.kernels.names import short
 from tracediff.model.common import Insight
 from tracediff.model.observed import NOTHING, Observed, ObservedPart, Stops
-from tracediff.report import first, grammar, phase_table, sections, units, words
+from tracediff.report import fields, first, grammar, sections, units, words
 from tracediff.report.causes import advice, named, spoken, title
 from tracediff.report.first import headline, reason
 from tracediff.report.markdown import render_markdown
@@ -532,7 +532,7 @@ def test_the_kind_without_a_name_is_the_most_common_where_a_tenth_or_more_are_ot
     assert headline(one).what == (
         "Slower with pr: step of the most common kind 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
     )
-    rows = [row.name for row in phase_table.lines(one)]
+    rows = [row.name for row in fields.phase_lines(one)]
     assert rows[0] == "most common, typical" and "step-with-topk, typical" in rows
     alone = result("regressed", observed, phases=[msgspec.structs.replace(phases[0], share=1.0)])
     most = [
@@ -540,7 +540,7 @@ def test_the_kind_without_a_name_is_the_most_common_where_a_tenth_or_more_are_ot
     ]
     for few in (alone, result("regressed", observed, phases=most)):
         assert headline(few).what == "Slower with pr: step 1,000 -> 1,092 us (+92.0 us, +9.2 %)."
-    assert phase_table.lines(alone)[0].name == "typical step"
+    assert fields.phase_lines(alone)[0].name == "typical step"
 
 
 def test_a_mean_without_stops_has_the_typical_step_beside_it() -> None:
@@ -1048,13 +1048,13 @@ def test_a_phase_that_is_unclear_beside_an_interval_without_0_says_why() -> None
     observed = seen(1_000, 1_092, 80)
     for count, why in ((2, "chance among 3 phases"), (1, "other batches")):
         one = result("inconclusive", observed, phases=[found, *others[:count]])
-        rows = {row.phase: row for row in phase_table.lines(one)}
+        rows = {row.phase: row for row in fields.phase_lines(one)}
         assert [rows[name].unjudged for name in ("generation", "mixed")] == [why, ""]
         assert rows["generation"].measured == found.typical
         assert ("one may differ so by chance" in reason(one)) == (count == 2)
         assert f"| **generation, typical** | {why} |" in render_markdown(one)
     likely = msgspec.structs.replace(found, verdict="likely_regressed")
-    (row, *_) = phase_table.lines(result("likely_regressed", observed, phases=[likely, *others]))
+    (row, *_) = fields.phase_lines(result("likely_regressed", observed, phases=[likely, *others]))
     assert row.unjudged == ""
 
 
@@ -1064,13 +1064,13 @@ def test_what_a_repeat_would_show_is_in_the_table_where_the_first_screen_says_it
     rare = phase("generation", delta(1_000.0, 60.0, 90.0), "inconclusive", verdict_of="mean", mean=mean)
     one = result("inconclusive", seen(1_000, 5_000, 6_000, of="mean"), phases=[rare])
     assert reason(one) == "A repeat would show -2,000 to +10,000 us (95 %): 5 + 5 runs."
-    said = {line.kind: line.measured for line in phase_table.lines(one)}
+    said = {line.kind: line.measured for line in fields.phase_lines(one)}
     assert said["mean"] == mean
     other = result("inconclusive", seen(1_000, 1_060, 90), phases=[rare])
-    assert {line.kind: line.measured for line in phase_table.lines(other)}["mean"] == mean
+    assert {line.kind: line.measured for line in fields.phase_lines(other)}["mean"] == mean
     usual = msgspec.structs.replace(rare, verdict_of="typical")
     other = result("inconclusive", seen(1_000, 1_060, 90), phases=[usual])
-    assert {line.kind: line.measured for line in phase_table.lines(other)}["mean"] is None
+    assert {line.kind: line.measured for line in fields.phase_lines(other)}["mean"] is None
 
 
 # Causes and what stands beside them

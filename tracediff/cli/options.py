@@ -225,7 +225,7 @@ def _policy_here() -> Policy:
 def judge(policy: Policy, result: Result) -> Result:
     """Judge every gate as of today (UTC); the outcomes are in the result."""
     from tracediff.comparison.gates import judged
-    from tracediff.report.gate_words import with_messages
+    from tracediff.report.phrases import with_messages
 
     return with_messages(judged(policy, result, datetime.now(UTC).date()))
 

@@ -42,7 +42,7 @@ from tracediff.comparison.comparability import (
 from tracediff.comparison.findings import find
 from tracediff.comparison.frame import Frame, build_frame
 from tracediff.comparison.host_time import host_only_notes, host_time
-from tracediff.comparison.insights import insights
+from tracediff.comparison.insights import insights, with_changes
 from tracediff.comparison.kernel_answer import kernel_answer
 from tracediff.comparison.kernel_table import kernel_result_rows, launched_rows
 from tracediff.comparison.ladder import counterparts, rounds, rung_notes, rung_of, shared_work
@@ -51,7 +51,6 @@ from tracediff.comparison.layers import layer_notes
 from tracediff.comparison.limits import limits
 from tracediff.comparison.moments import with_moments
 from tracediff.comparison.observed import observe
-from tracediff.comparison.off_path import off_path, with_changes
 from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
 from tracediff.comparison.structure import structure
@@ -164,9 +163,8 @@ def compare(
     kernel_rows, launched_kernels = _kernel_rows(measured, decided, strata)
     result_kernels = [row for _, row in kernel_rows]
     skews = tables.skews(standardised.joint)
-    aside = off_path(threads, ranges, step, findings)
     remarks = insights(
-        measured, standardised, step, accounting, findings, result_kernels, ranks, skews, aside
+        measured, standardised, step, accounting, findings, result_kernels, ranks, skews, threads, ranges
     )
     if options.what_if:
         findings = with_projections(findings, (sides[0], sides[1]), kernels.rows)

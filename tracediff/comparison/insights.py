@@ -4,24 +4,26 @@
 | hidden_host | launch calls or host work whose idle part changed for sure, mostly since it runs behind the GPU, or no longer does |
 | slower_clock | nearly all kernels of the same name, grid and block take longer, or less time |
 | late_rank | a sure cause of one rank, which comes last in nearly all steps, and did not in most before |
-| falls_behind, off_path | see off_path.py |
+| falls_behind, off_path | a thread that launches nothing and works longer or shorter than before: it is not done before the next step, or it is |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from tracediff.comparison.cells import Measured
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
-from tracediff.comparison.tables import StandardisedMeans
+from tracediff.comparison.tables import BUSY, StandardisedMeans, load
 from tracediff.execution.sides import stacked
-from tracediff.model import Accounting, Finding, KernelRow, RankRow, RankSkew, Step
-from tracediff.model.causes import CAUSES, SURELY
-from tracediff.model.common import Insight
+from tracediff.model import Accounting, Finding, KernelRow, RangeRow, RankRow, RankSkew, Step, ThreadRow
+from tracediff.model.causes import CAUSES, HOST, SURELY
+from tracediff.model.common import SIDES, Insight
+from tracediff.stats.noise import Noise, Sample, estimate
 from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
 
 
@@ -34,7 +36,8 @@ def insights(
     kernels: Sequence[KernelRow],
     ranks: Sequence[RankRow],
     skews: Sequence[RankSkew],
-    off_path: Sequence[Insight],
+    threads: Sequence[ThreadRow],
+    ranges: Sequence[RangeRow],
 ) -> list[Insight]:
     """All remarks, those on the largest causes first, those on other threads last."""
     found = [
@@ -43,7 +46,7 @@ def insights(
             kernels, *(side.get("compute", 0.0) for side in (accounting.baseline, accounting.candidate))
         ),
         *hidden_host(measured, standardised, step, accounting),
-        *off_path,
+        *off_path(threads, ranges, step, findings),
     ]
     return [one for one in found if one is not None][:FIRST]
 
@@ -180,3 +183,62 @@ def late_rank(
     return Insight(
         kind="late_rank", rank=after.slowest, share=after.slowest_share, other_share=row.baseline_last
     )
+
+
+# Threads that launch nothing: whether what they work per step changed, and whether they are done before the next step begins.
+
+
+def with_changes(
+    threads: Sequence[ThreadRow],
+    standardised: StandardisedMeans,
+    launching: Collection[str],
+    *,
+    in_turns: bool,
+) -> list[ThreadRow]:
+    """The rows with interval and level of the change of those that launch nothing and have ranges on both sides.
+
+    Of their work in each run, per compared step; it moves with the speed of the host, which only runs in turns on one machine share.
+    """
+    mine = [
+        row
+        for row in threads
+        if row.role not in launching and row.baseline_range_ns and row.candidate_range_ns
+    ]
+    if not mine:
+        return list(threads)
+    values = standardised.by_run("ranges", "outer_ns", [row.role for row in mine])
+    scatter = HOST * np.array([side.mean(axis=0) for side in values])
+    sample = Sample(values, hosts="one" if in_turns else "unknown")
+    found = estimate(sample, Noise(scatter, np.ones(len(mine), np.bool_)))
+    changed = {
+        row.role: replace(
+            row,
+            ci_low_ns=float(found.low[at]),
+            ci_high_ns=float(found.high[at]),
+            level="likely" if found.clear[at] else "within_noise",
+        )
+        for at, row in enumerate(mine)
+    }
+    return [changed.get(row.role, row) for row in threads]
+
+
+def off_path(
+    threads: Sequence[ThreadRow], ranges: Sequence[RangeRow], step: Step, findings: Sequence[Finding]
+) -> list[Insight]:
+    """A remark on each thread that no longer finishes within a step, then on those that work longer or shorter than before.
+
+    None on a thread that a finding names as the holder of the GIL: what it did to the step is told there.
+    """
+    holders = {one.where.holder_thread for one in findings if one.level != "within_noise"}
+    behind, changed = [], []
+    for row in threads:
+        if row.level != "likely":
+            continue
+        before, after = (load(row, side) for side in SIDES)
+        most = next((one.range for one in ranges if one.thread == row.role), "")  # the largest change first
+        said = Insight("off_path", thread=row.role, range=most, baseline_ns=before, candidate_ns=after)
+        if after >= BUSY * step.candidate_ns and before < BUSY * step.baseline_ns:
+            behind.append(replace(said, kind="falls_behind"))
+        elif abs(after - before) >= SURELY * step.candidate_ns and row.role not in holders:
+            changed.append(said)
+    return [*behind, *changed]

@@ -20,7 +20,6 @@ from tracediff.report import (
     kernel_words,
     names,
     palette,
-    phase_table,
     remarks,
     rows,
     show_words,
@@ -315,7 +314,7 @@ def _strata(report: Report) -> Section | None:
 
 def phases(report: Result) -> Table:
     """Verdict, typical step of both sides, change and what a repeat would show, of each phase and of its mean; of sides that are not comparable their times alone."""
-    lines = phase_table.lines(report)
+    lines = fields.phase_lines(report)
     made = table(report, "phases", lines, scale=words.page_unit(report), look="data cards", depth=2)
     change = next(at for at, head in enumerate(made.heads) if head.part == "change")
     listed = []

@@ -415,7 +415,7 @@ def problems(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-# Phases. Their table is report/phase_table.py.
+# Phases. Their table is report/fields.py.
 
 WORKLOADS = {
     "ops": "the same GPU work", "requests": "the same number of requests", "tokens": "similar numbers of tokens",

@@ -8,7 +8,7 @@
 CREATE TABLE api_call AS
 SELECT
     "start"::BIGINT AS start_ns,
-    "end"::BIGINT AS end_ns, -- odd ones are set right next (odd_rows.py)
+    "end"::BIGINT AS end_ns, -- odd ones are set right next (nsys.py)
     globalTid::BIGINT AS tid,
     (globalTid >> 24 & 16777215)::INTEGER AS pid,
     CASE WHEN correlationId BETWEEN 0 AND 4294967295 THEN correlationId END::BIGINT AS corr,

@@ -15,7 +15,7 @@ FROM staged_NVTX_EVENTS
 WHERE globalTid IS NOT NULL
   AND eventType IN (59, 60, 75);
 
--- odd_range: what of the ranges cannot be; odd_rows.py says it. Then they are left out, or have no length.
+-- odd_range: what of the ranges cannot be; nsys.py says it. Then they are left out, or have no length.
 --   rows, still_open BIGINT  ranges, and those with a start and no end
 --   torn             BIGINT  without a start; still open though the range around them, on their thread, was closed
 --   backward         BIGINT  with an end before the start

@@ -18,7 +18,7 @@ SELECT *, hash(3, globalPid, deviceId, streamId) AS descriptor, 3::UTINYINT AS k
 FROM staged_CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
 
 -- op_row: one GPU activity. Narrow, for there are millions: what many of them share is said once, in op_descriptor. The view op spells it out.
---   start_ns, end_ns BIGINT   GPU time, ns from the start of the session; odd ones are set right next (odd_rows.py)
+--   start_ns, end_ns BIGINT   GPU time, ns from the start of the session; odd ones are set right next (nsys.py)
 --   launch           BIGINT   process << 32 + correlation id: the call that launched it; NULL unknown (CUPTI's ids have 32 bits)
 --   descriptor       UBIGINT  hash of all that is shared (see op_descriptor)
 --   bytes            BIGINT   of a copy or memset

@@ -8,7 +8,7 @@ SELECT globalTid AS tid, start AS start_ns, "end" AS end_ns, nameId AS name
 FROM staged_OSRT_API
 WHERE globalTid IS NOT NULL;
 
--- odd_call: how many rows there are, and how many without a time, or with an end before the start; odd_rows.py says it.
+-- odd_call: how many rows there are, and how many without a time, or with an end before the start; nsys.py says it.
 CREATE OR REPLACE TABLE odd_call AS
 SELECT count(*) AS rows, count(*) FILTER (start_ns IS NULL OR end_ns IS NULL) AS timeless,
        count(*) FILTER (end_ns < start_ns) AS backward
