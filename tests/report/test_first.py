@@ -431,15 +431,15 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
 
 def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:
     """100 -> 178 us as they ran are 78 % more, though steps at equal work took less; labels tell batches, and nothing else does."""
-    classes = m.Note("workload-classes", "labels do not count requests")
     shares = [m.PhaseShare("step-of-752-launches", 0.019, 0.19), m.PhaseShare("step", 0.7, 0.69)]
     mixed = finding("batch_mix", 78.0, facts=m.FindingFacts(shares=shares))
     less = seen(1_000, 950, 8)
-    for slugs, more in (
-        ([classes], "; all steps together +78.0 % as they ran, step-of-752-launches 1.9 % -> 19 % of steps"),
-        ([], ""),
+    for by_launches, more in (
+        (True, "; all steps together +78.0 % as they ran, step-of-752-launches 1.9 % -> 19 % of steps"),
+        (False, ""),
     ):
-        one = result("inconclusive", less, mixed, warnings=slugs, mix=m.Mix(100.0, 178.0, 78.0, 0.0))
+        facts = m.VerdictFacts("phase", "generation", by_launches=by_launches)
+        one = result("inconclusive", less, mixed, verdict_facts=facts, mix=m.Mix(100.0, 178.0, 78.0, 0.0))
         assert headline(one).what == (
             f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
         )

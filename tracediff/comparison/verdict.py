@@ -173,7 +173,7 @@ def decide(
     said = cautious(verdict, time_share(measured), raw_change(measured), by_launches=by_launches)
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
-    return said, facts
+    return said, replace(facts, by_launches=by_launches)
 
 
 _WEAKER: dict[Verdict, Verdict] = {
@@ -185,8 +185,8 @@ _WEAKER: dict[Verdict, Verdict] = {
 def cautious(verdict: Verdict, shares: Shares, raw: float, *, by_launches: bool = False) -> Verdict:
     """The verdict of captures of which less than half is compared: likely at best, and none against the raw means.
 
-    `raw`: what the mean over all steps changed by, as a part of the baseline's. by_launches: steps are told apart by what they launch alone, so
-    that other steps may be what the program does now: no verdict against raw means that moved far.
+    `raw`: what the mean over all steps changed by, as a part of the baseline's. by_launches: as in `VerdictFacts`: no verdict against raw means
+    that moved far.
     """
     if verdict == "not_comparable":
         return verdict

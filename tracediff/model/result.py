@@ -391,7 +391,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     rare (rare steps of `phase`) | gpu (the GPU time of captures of one step each, see `carried_ns`) | same | scatter. moved: a sure change whose time may only have moved between causes.
     host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
     batches, which may be all that changed in `phase`. same_work: each run is one step, and most kernels were launched exactly as often
-    in all of them.
+    in all of them. by_launches: steps are told apart by what they launch alone, so that other steps may be what the program does now.
     """
 
     basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"
@@ -402,6 +402,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     host: bool = False
     load: Load | None = None
     same_work: bool = False
+    by_launches: bool = False
     rung: Rung = Rung()
 
 
@@ -518,7 +519,7 @@ class GateFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a gate. Numbers are ns per step, or a count per step where `unit` is count; None: not measured.
 
-    `message` is '' until report/gate_words.py writes it from `facts`.
+    `message` is '' until report/phrases.py writes it from `facts`.
     """
 
     text: str  # as it was given: METRIC:+LIMIT

@@ -239,12 +239,8 @@ def _as_they_ran(result: Result) -> str:
     """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty."""
     mix = result.mix
     change = mix.candidate_raw_ns - mix.baseline_raw_ns
-    by_launches = any(one.slug == "workload-classes" for one in result.warnings)
-    if (
-        not by_launches
-        or change * result.observed.delta_ns >= 0
-        or abs(change) < LITTLE * mix.baseline_raw_ns
-    ):
+    against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
+    if not result.verdict_facts.by_launches or not against:
         return ""
     found = [share for one in result.findings for share in mix_shares(one)[:1]]
     return ", ".join([say("as_they_ran", change=units.change(change, mix.baseline_raw_ns)), *found])
