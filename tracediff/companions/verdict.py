@@ -10,16 +10,15 @@ import polars as pl
 
 from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.model.causes import SURELY
-from tracediff.stats.moderated import PRIOR, Moderated, moderated
-from tracediff.stats.noise import dealt_t, permutation_p, splits
+from tracediff.stats.noise import NU, Estimate, Noise, Sample, dealt_t, estimate, permutation_p, splits
 from tracediff.stats.rules import PERMUTE
-from tracediff.stats.student import Floats
+from tracediff.stats.student import Floats, quantile
 from tracediff.stats.tests import ALPHA, ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
 _LEAST = 0.001  # of the largest figure: what changes less is never more than noise
 TELL_RELATED = 8  # iterations that tell whether neighbours are alike
-_OF_ITERATIONS = 10.0  # degrees of freedom of the variance that the iterations of a run show
 _TWO_RUNS = 1.96 * np.sqrt(2)  # half-width of the difference of two runs over the standard deviation of a run
+_FEW_RUNS = 0.65  # of the usual scatter: what one run a side may hide, and a quarter of it what two may
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -28,46 +27,41 @@ class Figures(msgspec.Struct, frozen=True):
     floor: half-width of the interval as if the iterations did not scatter.
     """
 
-    found: Moderated
+    found: Estimate
     floor: Floats
     p: Floats
     q: Floats  # Benjamini-Hochberg over the figures
     runs: tuple[int, int]
 
-    def bounds(self, at: int) -> tuple[float, float]:
-        """The 95 % interval of candidate - baseline."""
-        delta, half = float(self.found.delta[at]), float(self.found.half[at])
-        return delta - half, delta + half
-
 
 def compare_runs(
     baseline: Floats, candidate: Floats, assumed: Floats, within: tuple[Floats, Floats] | None = None
 ) -> Figures:
-    """Estimate figures, (runs, figures) a side.
+    """Estimate figures, (runs, figures) a side, as the cells of a trace are: of time that no host's speed moves.
 
     `assumed`: half-width of the difference of two runs of one program, the usual scatter of such figures. `within`: variance of
-    each side's figures from the iterations of its runs, which counts where a side has one or two runs; nan where it is not known.
+    each side's figures from the iterations of its runs; nan where it is not known.
     """
     # sorted, so that the order of the runs cannot move the last bit
-    values = np.sort(baseline, axis=0), np.sort(candidate, axis=0)
-    usual, runs = assumed / _TWO_RUNS, (len(baseline), len(candidate))
-    found = moderated(values, usual, within, _OF_ITERATIONS)
+    values, runs = (np.sort(baseline, axis=0), np.sort(candidate, axis=0)), (len(baseline), len(candidate))
+    usual = assumed / _TWO_RUNS * (1 + _FEW_RUNS / min(runs) ** 2)
+    noise = Noise(np.array([usual, usual]), np.zeros(len(usual), np.bool_))
+    found = estimate(Sample(values, step_variance=within), noise)
     p = found.p
     if min(runs) >= PERMUTE:
         # whole runs are dealt out, so here they stay as they are
-        p = np.maximum(
-            p, permutation_p(dealt_t((baseline, candidate), usual**2, PRIOR, splits(runs), sum(runs) - 2))
-        )
+        dealt = dealt_t((baseline, candidate), found.usual, NU, splits(runs), sum(runs) - 2)
+        p = np.maximum(p, permutation_p(dealt))
     elif min(runs) == 1:
-        p = np.full(len(assumed), np.nan)
-    return Figures(found, moderated(values, usual).half, p, benjamini_hochberg(p), runs)
+        p = np.full(len(usual), np.nan)
+    return Figures(found, estimate(Sample(values), noise).half, p, benjamini_hochberg(p), runs)
 
 
 def levels(figures: Figures, largest: float) -> list[Evidence]:
     """How far each delta can be believed. `largest`: the figure that a change is measured by, ns."""
     found, out = figures.found, list[Evidence]()
-    for delta, half, q in zip(found.delta, found.half, figures.q, strict=True):
-        if abs(delta) < _LEAST * largest or not abs(delta) > half:  # nan compares false
+    for delta, clear, q in zip(found.delta, found.clear, figures.q, strict=True):
+        if abs(delta) < _LEAST * largest or not clear:
             out.append("within_noise")
         elif min(figures.runs) < PERMUTE:
             out.append("likely")
@@ -91,26 +85,19 @@ def decide(figures: Figures, level: Evidence, at: int = 0) -> Verdict:
 
 def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
     """One figure as the step of a result; `steps`: iterations of each side."""
-    found, (low, high) = figures.found, figures.bounds(at)
-    error, half, p = float(found.error[at]), float(found.half[at]), float(figures.p[at])
+    found, floor, p = figures.found, float(figures.floor[at]), float(figures.p[at])
+    error = float(found.half[at] / quantile(found.df, 0.975))
     base = float(found.baseline[at])
-    least = float(detectable(found.error[[at]], found.df[[at]])[0]) if error > 0 else None
-    if min(figures.runs) < 2:
-        least = None
+    known = error > 0 and min(figures.runs) > 1
+    least = float(detectable(np.array([error]), np.array([found.df]))[0]) if known else None
     advised: int | None = 5
     if least is not None:
-        advised = (
-            runs_for(error, figures.runs, WANTED * base, PRIOR) if base and least > WANTED * base else None
-        )
-    floor = float(figures.floor[at])
-    if np.isnan(half):
-        low, high = float(found.delta[at]) - floor, float(found.delta[at]) + floor
+        advised = runs_for(error, figures.runs, WANTED * base, NU) if base and least > WANTED * base else None
+    change = found.change(at)
+    if np.isnan(error):
+        change |= {"ci_low_ns": change["delta_ns"] - floor, "ci_high_ns": change["delta_ns"] + floor}
     return Step(
-        baseline_ns=base,
-        candidate_ns=float(found.candidate[at]),
-        delta_ns=float(found.delta[at]),
-        ci_low_ns=low,
-        ci_high_ns=high,
+        **change,
         p_value=None if np.isnan(p) else p,
         runs=Pair(*figures.runs),
         steps=steps,

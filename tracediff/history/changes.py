@@ -1,7 +1,7 @@
 """Where the level of a series changes, and whether it drifts. Knows nothing of commits and traces.
 
 A series is split in two where the difference of the means is surest, and each part again (binary segmentation). A split
-counts where t of the two means, with the variance moderated as in stats/moderated.py, is beyond chance:
+counts where t of the two means, with the variance moderated (Smyth 2004), is beyond chance:
 
     s^2 = (PRIOR * error^2 + SS) / (PRIOR + df)       p = places * series * P(|t| > t_observed)
 
@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from tracediff.stats.moderated import PRIOR
 from tracediff.stats.student import above, quantile
 from tracediff.stats.tests import ALPHA
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.intp]
 
+PRIOR = 4  # degrees of freedom that the known errors of the points count for
 LEAST = 2  # points of a level: a single one may be an odd run
 _SPIKE = 3.0  # standard deviations beyond both neighbours
 _LEAST_DRIFT = 8  # points

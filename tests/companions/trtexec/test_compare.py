@@ -68,9 +68,10 @@ def test_the_figures_of_the_sample(sample):
     assert through.source == ["log", "log"] and compute.source == ["times", "times"]
     assert figure(sample, "layers").delta["mean"] == pytest.approx(-192e3)
     # two runs are assumed to differ by 2 % of 810 us, a run to scatter by 16.2 / (1.96 sqrt 2) = 5.844 us; with one run a side
-    # 2.776 (t of 4 degrees of freedom) * sqrt(2.25 * 2) * 5.844
+    # 2.571 (t of 5 degrees of freedom) * 1.65 * 5.844 = 24.79: as factors, 25.17 and 24.29 downwards, 24.41 and 25.30 upwards
     assert (
-        compute.noise_ns == pytest.approx(34.42e3, rel=1e-3)
+        compute.noise_ns
+        == pytest.approx((math.hypot(25.17e3, 24.29e3) + math.hypot(24.41e3, 25.30e3)) / 2, rel=1e-3)
         and compute.level == "likely"
         and compute.p_value is None
     )
@@ -237,8 +238,8 @@ def test_a_log_alone_gives_a_verdict(tmp_path):
     compute = figure(found, "gpu_compute")
     assert found.verdict == "likely_improved" and compute.source == ["log", "log"]
     assert (compute.ci_low_ns, compute.ci_high_ns) == (
-        pytest.approx(-234.4e3, rel=1e-3),
-        pytest.approx(-165.6e3, rel=1e-3),
+        pytest.approx(-200e3 - math.hypot(25.17e3, 24.29e3), rel=1e-3),
+        pytest.approx(-200e3 + math.hypot(24.41e3, 25.30e3), rel=1e-3),
     )
 
 

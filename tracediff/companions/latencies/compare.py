@@ -157,15 +157,9 @@ def _rows(of_mean: Figures, others: Figures) -> list[LatencyRow]:
     rows: list[LatencyRow] = []
     for found, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
         for at, (name, level) in enumerate(zip(names, levels(found, largest), strict=True)):
-            low, high = found.bounds(at)
-            rows.append(
-                LatencyRow(
-                    name,  # type: ignore[arg-type]
-                    float(found.found.baseline[at]), float(found.found.candidate[at]), float(found.found.delta[at]),
-                    _known(low), _known(high), level, _known(float(found.p[at])),
-                    None if found is of_mean else _known(float(found.q[at])),
-                )
-            )  # fmt: skip
+            change = {field: _known(value) for field, value in found.found.change(at).items()}
+            q = None if found is of_mean else _known(found.q[at])
+            rows.append(LatencyRow(name, **change, level=level, p_value=_known(found.p[at]), q_value=q))  # type: ignore[arg-type]
     return rows
 
 

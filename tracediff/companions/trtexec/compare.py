@@ -110,7 +110,7 @@ def _figures(
     figures = compare_runs(one, other, assumed(one, other, host=host), (within[0], within[1]))
     sure = levels(figures, max(float(one.mean(axis=0)[0]), float(other.mean(axis=0)[0])))
     for at, name in enumerate(known):
-        low, high = figures.bounds(at)
+        low, high = float(figures.found.low[at]), float(figures.found.high[at])
         p = None if math.isnan(figures.p[at]) else float(figures.p[at])
         noise = float(figures.floor[at])
         found[name] = replace(
