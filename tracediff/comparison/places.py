@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -147,12 +147,11 @@ def judge(
         levels = _levels(measured, places, phase, part, of, own)
         rows += [
             Judgement(
-                place, phase, part.name, float(of.baseline[at]), float(of.candidate[at]), float(of.delta[at]), float(of.low[at]),
-                float(of.high[at]), float(of.host_speed[at]), float(of.p[at]), float(own[at]), levels[at], (of.values[0][:, at], of.values[1][:, at]), sure,
+                place, phase, part.name, q=float(own[at]), level=levels[at], moved=sure, **_estimated(of, at)
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
-        ]  # fmt: skip
+        ]
         first += len(places)
     return Judged(
         [one for one in rows if one.place.kind != "category"],
@@ -167,18 +166,14 @@ def joined(rows: Sequence[Judgement]) -> Judgement:
         return first
     cells = tuple(cell for one in rows for cell in one.place.cells)
     of = first.phase.part(first.part).grouped([cells])
-    return replace(
-        first,
-        place=Place(first.place.kind, cells),
-        baseline=float(of.baseline[0]),
-        candidate=float(of.candidate[0]),
-        delta=float(of.delta[0]),
-        low=float(of.low[0]),
-        high=float(of.high[0]),
-        host_speed=float(of.host_speed[0]),
-        p=float(of.p[0]),
-        runs=(of.values[0][:, 0], of.values[1][:, 0]),
-    )
+    return replace(first, place=Place(first.place.kind, cells), **_estimated(of, 0))
+
+
+def _estimated(of: Estimate, at: int) -> dict[str, Any]:
+    """What a judgement says of one of some estimates."""
+    names = ("baseline", "candidate", "delta", "low", "high", "host_speed", "p")
+    runs = of.values[0][:, at], of.values[1][:, at]
+    return {name: float(getattr(of, name)[at]) for name in names} | {"runs": runs}
 
 
 def _p(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate) -> Floats:

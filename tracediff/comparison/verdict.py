@@ -96,18 +96,13 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
         return "no_change"
     if load_explains(one):
         return "inconclusive"
-    delta, half = float(found.delta[STEP]), float(found.half[STEP])
-    size = float(max(found.baseline[STEP], found.candidate[STEP]))
-    if abs(delta) >= WORTH * size and p < ALPHA:
+    delta = float(found.delta[STEP])
+    if abs(delta) >= WORTH * max(found.baseline[STEP], found.candidate[STEP]) and p < ALPHA:
         sure = min(one.runs) >= PERMUTE and joint <= ALPHA and one.steps.judged
         if delta > 0:
             return "regressed" if sure else "likely_regressed"
         return "improved" if sure else "likely_improved"
-    return (
-        "no_change"
-        if abs(delta) <= SURELY * size and abs(delta) + half <= 3 * SURELY * size
-        else "inconclusive"
-    )
+    return "no_change" if _same(found) else "inconclusive"
 
 
 def _identical(found: Estimate) -> bool:
@@ -334,9 +329,10 @@ def _quiet(phase: PhaseCells) -> bool:
     return abs(float(phase.tail.estimate.delta[STEP])) <= 3 * SURELY * phase.step_ns
 
 
-def _same(whole: Estimate) -> bool:
-    delta, half = abs(float(whole.delta[STEP])), float(whole.half[STEP])
-    limit = SURELY * float(max(whole.baseline[STEP], whole.candidate[STEP]))
+def _same(found: Estimate) -> bool:
+    """Whether the step changed by less than is ever sure, and what may be noise leaves no room for much more."""
+    delta, half = abs(float(found.delta[STEP])), float(found.half[STEP])
+    limit = SURELY * float(max(found.baseline[STEP], found.candidate[STEP]))
     return delta <= limit and delta + half <= 3 * limit
 
 
@@ -384,17 +380,10 @@ def _error(found: Estimate) -> float:
 
 def step_of(measured: Measured, *, decided: bool) -> Step:
     """The mean over all compared steps. `decided`: no more runs are needed."""
-    whole = measured.whole
-    found = delta_of(whole)
-    runs = measured.frame.runs
-    steps = measured.frame.compared
+    found, runs, steps = delta_of(measured.whole), measured.frame.runs, measured.frame.compared
     source = "repeats" if max(runs[:2]) > 1 else "assumed"
     return Step(
-        baseline_ns=found.baseline_ns,
-        candidate_ns=found.candidate_ns,
-        delta_ns=found.delta_ns,
-        ci_low_ns=found.ci_low_ns,
-        ci_high_ns=found.ci_high_ns,
+        **measured.whole.change(STEP),
         p_value=found.p_value,
         runs=Pair(len(measured.frame.kept(0)), len(measured.frame.kept(1))),
         steps=Pair(*(int((steps["side"] == one).sum()) for one in (0, 1))),
