@@ -361,7 +361,7 @@ def open(request: OpenRequest) -> Captures:
 
 
 def _write(path: PathLike, data: bytes, overwrite: bool) -> None:
-    from tracediff.report.write import check_outputs, write_atomically
+    from tracediff.write import check_outputs, write_atomically
 
     check_outputs([Path(path)], overwrite)
     write_atomically(Path(path), data, overwrite)

@@ -60,7 +60,7 @@ def test_no_folder_is_written(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.sqlite").mkdir()
     with pytest.raises(TracediffError) as refused:
         scrub(folder, tmp_path / "mine.sqlite", force=True)
-    assert refused.value.slug == "output-exists"
+    assert refused.value.slug == "output-is-folder"
 
 
 def test_a_damaged_table(folder: Path, tmp_path: Path) -> None:

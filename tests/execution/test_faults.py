@@ -42,7 +42,7 @@ PLACES = {
     "while the sides are compared": "from tracediff.comparison import compare; compare.compare = end",
     "before an output is on disk": "import os; os.fsync = end",
     "before an output is named": (
-        "import pathlib, tracediff.report.write as w; real = pathlib.Path.replace\n"
+        "import pathlib, tracediff.write as w; real = pathlib.Path.replace\n"
         "pathlib.Path.replace = lambda path, to: end() if path.suffix == '.tmp' else real(path, to)"
     ),
 }

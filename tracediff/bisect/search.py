@@ -25,7 +25,7 @@ from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.files import MOST_RESULT, read_regular
 from tracediff.model import encode
 from tracediff.model.bisect import BISECT_VERSION, Bisect, BisectCommit, BisectProbe, BisectVerdict
-from tracediff.report.write import write_atomically
+from tracediff.write import write_atomically
 
 _CULPRIT = re.compile(r"^# (?:possible )?first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 

@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import lzma
 import marshal
-import os
 import re
 import shutil
 import sqlite3
@@ -56,6 +55,7 @@ from tracediff.formats.kineto import (
 from tracediff.formats.schema import damaged, inspect
 from tracediff.formats.unpack import stem, unpack
 from tracediff.formats.untrusted import open_export
+from tracediff.write import check_output, special
 
 _CHUNK = 5_000  # rows
 # Tables of which rows may be dropped; every other one keeps all.
@@ -120,7 +120,7 @@ def scrub(source: Path, target: Path, *, force: bool = False, keep_tables: Itera
     """Write a publishable copy of an export to `target`: packed if that ends in .xz.
 
     A folder of Parquet files becomes SQLite.
-    Raises `TracediffError`: scrub-folder, not-parquet, output-exists, output-folder-missing, not-a-file, bad-xz, empty-file, not-sqlite,
+    Raises `TracediffError`: scrub-folder, not-parquet, output-exists, output-is-folder, output-folder-missing, not-a-file, bad-xz, empty-file, not-sqlite,
     truncated, not-nsys, scrub-changed-rows. After an error nothing is left behind and `target` is as it was.
     """
     report = ScrubReport()
@@ -180,23 +180,14 @@ def _wanted(keep: Iterable[str], report: ScrubReport) -> Callable[[str], bool]:
 def replaced(target: Path, *, force: bool) -> Iterator[tuple[Path, Path]]:
     """A scratch folder beside `target`, and the file in it that takes the target's place at the end of the block.
 
-    Raises `TracediffError`: output-exists, output-not-writable, output-folder-missing. After an error `target` is as it was.
+    Raises `TracediffError`: output-exists, output-is-folder, output-not-writable, output-folder-missing. After an error `target` is as it was.
     """
-    if os.path.lexists(target) and not force:
-        raise TracediffError(
-            "output-exists", f"{target} exists already", fix="-f to overwrite it, or another name"
-        )
-    if target.exists() and not target.is_file() and not target.is_dir():
+    check_output(target, force)
+    if special(target):
         raise TracediffError(
             "output-not-writable",
             f"{target} is a device or a pipe",
             fix="name a file: what is written is read back",
-        )
-    if target.is_dir():
-        raise TracediffError("output-exists", f"{target} is a folder", fix="another name")
-    if not target.parent.is_dir():
-        raise TracediffError(
-            "output-folder-missing", f"the folder of {target} does not exist", fix=f"mkdir -p {target.parent}"
         )
     with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as name:
         done = Path(name) / "done"

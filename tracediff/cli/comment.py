@@ -124,7 +124,7 @@ def comment(
 def _draw(folder: Path, result: Result) -> None:
     """Write the pictures of a result over those that are there."""
     from tracediff.report.pictures import files
-    from tracediff.report.write import write_all
+    from tracediff.write import write_all
 
     folder.mkdir(parents=True, exist_ok=True)
     write_all({folder / name: data for name, data in files(result).items()}, force=True)

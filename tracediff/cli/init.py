@@ -36,7 +36,7 @@ def init(github: bool, gitlab: bool, overwrite: bool) -> None:
     """Write tracediff.toml (gates) and perf/plan.toml (what to capture) into this folder, the top of a repository."""
     from tracediff.comparison.gates import read_policy
     from tracediff.report.templates import text
-    from tracediff.report.write import check_outputs, make_folder, write_atomically
+    from tracediff.write import check_outputs, make_folder, write_atomically
 
     chosen = [_PLAN, *(_FORGES[name] for name, on in (("github", github), ("gitlab", gitlab)) if on)]
     if read_policy(PYPROJECT, required=False).source:

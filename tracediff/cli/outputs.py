@@ -210,7 +210,7 @@ def check(
 
     `inputs`: what the command reads, as it was given.
     """
-    from tracediff.report.write import check_folder, check_outputs
+    from tracediff.write import check_folder, check_outputs
 
     for name in _FOLDERS & output.files.keys():
         check_folder(output.files[name])
@@ -239,7 +239,7 @@ def _files(name: str, path: Path, kind: Kind) -> Iterable[Path]:
 
 def write_outputs(report: Report, output: Output) -> None:
     """Render everything first, then write: a failure in one format leaves no other half done."""
-    from tracediff.report.write import make_folder, write_all
+    from tracediff.write import make_folder, write_all
 
     outputs = output.outputs
     rendered = [_render(name, path, report, output) for name, path in outputs]

@@ -94,7 +94,7 @@ def query(
         )
     from tracediff.query.apart import generous
     from tracediff.query.tables import Tables, check, needs_events, needs_measuring, sides_of
-    from tracediff.report.write import check_outputs
+    from tracediff.write import check_outputs
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     check_outputs([path for path in (parquet, output) if path is not None], overwrite, words[:-1])
@@ -132,7 +132,7 @@ def print_answer(answer: Answer, *, full: bool = False) -> None:
 def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: bool) -> None:
     from tracediff.report import query as rows
     from tracediff.report import tables
-    from tracediff.report.write import write_atomically
+    from tracediff.write import write_atomically
 
     if form == "text" and path is None:
         print_answer(answer, full=full)

@@ -12,7 +12,7 @@ from tracediff.cli.say import say
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.recognise import counted
-from tracediff.report.write import refuse_input
+from tracediff.write import refuse_input
 
 
 @click.command()

@@ -47,9 +47,9 @@ def timeline(request: TimelineRequest, output: Path, overwrite: bool, quiet: boo
     from tracediff.comparison.timeline import Window, read_paired_runs
     from tracediff.formats.inputs import resolve_pair
     from tracediff.report.perfetto import render_perfetto
-    from tracediff.report.write import check_outputs, write_atomically
     from tracediff.request import word
     from tracediff.session import selected
+    from tracediff.write import check_outputs, write_atomically
 
     check_outputs([output], overwrite, [one for one in (request.baseline, request.candidate) if one])
     *files, _ = resolve_pair(str(request.baseline), word(request.candidate))

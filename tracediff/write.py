@@ -12,16 +12,17 @@ from tracediff.errors import TracediffError
 from tracediff.formats.inputs import is_given
 
 
-def _special(path: Path) -> bool:
+def special(path: Path) -> bool:
     """Tell whether the path is a device or a pipe (/dev/stdout), which is written to in place."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _check(path: Path, force: bool) -> None:
+def check_output(path: Path, force: bool) -> None:
+    """Raise now where a file cannot be written: it is a folder, its folder is not there, or it is and `force` does not say that it may go."""
     if path.is_dir():
         raise TracediffError("output-is-folder", f"{path} is a folder", fix="name a file inside it")
     _check_parent(path)
-    if os.path.lexists(path) and not force and not _special(path):
+    if os.path.lexists(path) and not force and not special(path):
         raise TracediffError(
             "output-exists", f"{path} exists already", fix="-f to overwrite it, or another name"
         )
@@ -51,8 +52,8 @@ def check_outputs(
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
         refuse_input(path, inputs)
-        _check(path, force)
-        if _special(path):
+        check_output(path, force)
+        if special(path):
             continue
         real = os.path.realpath(path)
         if real in seen:
@@ -104,15 +105,15 @@ def write_all(files: Mapping[Path, bytes], force: bool = False) -> None:
     path = Path()
     try:
         for path, data in files.items():
-            _check(path, force)
-            if not _special(path):
+            check_output(path, force)
+            if not special(path):
                 target = Path(os.path.realpath(path))
                 temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
                 written.append((path, temporary, target))
                 _write(temporary, data)
         for path, temporary, target in written:  # noqa: B007 - of the error
             temporary.replace(target)
-        for path in (path for path in files if _special(path)):
+        for path in (path for path in files if special(path)):
             path.write_bytes(files[path])
     except OSError as error:
         raise TracediffError(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.failing import failing
 from tracediff.errors import TracediffError
-from tracediff.report.write import check_outputs, write_all, write_atomically
+from tracediff.write import check_outputs, write_all, write_atomically
 
 
 def files(folder: Path) -> list[str]:
