@@ -96,6 +96,22 @@ class TracediffError(Exception):
         return f"{printable(self.message)} [{self.slug}]{fix}"
 
 
+def disk_full(message: str) -> TracediffError:
+    """Of a file that is made on the way."""
+    return TracediffError("disk-full", message, fix="set TMPDIR to a folder with space")
+
+
+def no_permission(file: object) -> TracediffError:
+    """Of a file, or of none that is known."""
+    fix = "read from and write to files and folders that this user may use"
+    return TracediffError("no-permission", f"{file or 'a file'}: permission denied", fix=fix)
+
+
+def not_installed(slug: str, what: str, extra: str) -> TracediffError:
+    """Of a package that comes with an extra."""
+    return TracediffError(slug, f"{what} is not installed", fix=f"pip install 'tracediff-gpu[{extra}]'")
+
+
 class UsageError(TracediffError):
     """A mistake in what was given: the process ends with 2."""
 

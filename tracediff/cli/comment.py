@@ -11,7 +11,7 @@ import click
 from tracediff.cli.options import Gating, judge, takes, web_address
 from tracediff.cli.outputs import read_result
 from tracediff.cli.say import say
-from tracediff.errors import TracediffError
+from tracediff.errors import not_installed
 
 if TYPE_CHECKING:
     from tracediff.cli.forges import Forge
@@ -143,11 +143,7 @@ def _open(name: str, repo: str | None, pr: int | None) -> Forge:
     try:
         from tracediff.cli import forges
     except ModuleNotFoundError as error:
-        raise TracediffError(
-            "httpx-missing",
-            "httpx, which posts comments, is not installed",
-            fix="pip install 'tracediff-gpu[comment]'",
-        ) from error
+        raise not_installed("httpx-missing", "httpx, which posts comments,", "comment") from error
     open_forge = forges.github if name == "github" else forges.gitlab
     return open_forge(os.environ, repo, pr)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tracediff.errors import TracediffError
+from tracediff.errors import not_installed
 
 
 @click.command(
@@ -45,9 +45,7 @@ def mcp(roots: tuple[Path, ...], skill: bool) -> None:
     try:
         from tracediff.agents.server import serve
     except ModuleNotFoundError as error:
-        raise TracediffError(
-            "mcp-missing", "the package mcp, which speaks to agents, is not installed", fix="pip install 'tracediff-gpu[mcp]'"
-        ) from error  # fmt: skip
+        raise not_installed("mcp-missing", "the package mcp, which speaks to agents,", "mcp") from error
     from tracediff.agents.desk import Desk
     from tracediff.agents.folders import Folders
 

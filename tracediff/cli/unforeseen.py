@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import tracediff
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, no_permission
 
 _LIBRARIES = ("click", "duckdb", "msgspec", "numpy", "polars", "scipy")
 _MOST_FRAMES = 60
@@ -43,12 +43,7 @@ def explained(error: BaseException, words: Sequence[str], commands: Container[st
     if isinstance(error, OSError):
         place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "the output"
         if isinstance(error, PermissionError):
-            of = place if error.filename else "a file"
-            return TracediffError(
-                "no-permission",
-                f"{of}: permission denied",
-                fix="read from and write to files and folders that this user may use",
-            )
+            return no_permission(error.filename and place)
         if error.errno in _OF_THE_MACHINE:
             return TracediffError(
                 "io-error",

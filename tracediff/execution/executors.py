@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, not_installed
 from tracediff.execution.cache import code_version
 from tracediff.formats import columnar
 from tracediff.formats.capture import LARGE
@@ -138,11 +138,7 @@ def _cluster(address: str) -> Iterator[Workers]:
     try:
         import distributed
     except ImportError:
-        raise TracediffError(
-            "dask-missing",
-            "TRACEDIFF_SCHEDULER needs Dask, which is not installed",
-            fix="pip install 'tracediff-gpu[dask]'",
-        ) from None
+        raise not_installed("dask-missing", "TRACEDIFF_SCHEDULER needs Dask, which", "dask") from None
     where = {"address": address} if "://" in address else {"scheduler_file": str(Path(address))}
     try:
         if "scheduler_file" in where and not Path(address).is_file():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError, visible
+from tracediff.errors import TracediffError, no_permission, visible
 from tracediff.execution.cache import Cache, key_of, opened
 from tracediff.execution.executors import Workers, alone, explain, worker_died, workers
 from tracediff.execution.sides import Reading
@@ -67,11 +67,7 @@ class _Job(msgspec.Struct):
         try:
             self.reduction = reduction = future.result()
         except PermissionError as error:
-            self.error = TracediffError(
-                "no-permission",
-                f"{error.filename or 'a file'}: permission denied",
-                fix="read from and write to files and folders that this user may use",
-            )
+            self.error = no_permission(error.filename)
         except TracediffError as error:
             error.rename(self.path.name, self.name)
             if error.slug in _OF_ALL or error.slug.startswith("scheduler-"):

@@ -80,6 +80,14 @@ def packing(head: bytes) -> str:
     return "xz" if head[:6] == b"\xfd7zXZ\0" else "gzip" if head[:2] == b"\x1f\x8b" else ""
 
 
+def broken(name: str, packed: str, error: Exception) -> TracediffError:
+    """Of a packed file that cannot be unpacked to its end: bad-xz, bad-gzip, truncated."""
+    slug, what = f"bad-{packed}", f"is not a whole .{packed[:2]} file: {error}"
+    if packed == "gzip" and isinstance(error, EOFError):
+        slug, what = "truncated", "is cut short: its gzip stream has no end"
+    return TracediffError(slug, f"{name} {what}", fix="copy or pack it again")
+
+
 class Stream(Protocol):
     """What is read from."""
 

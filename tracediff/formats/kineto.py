@@ -20,8 +20,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tracediff.errors import TracediffError
-from tracediff.formats.files import Stream, open_regular, packing, unpacked
+from tracediff.errors import TracediffError, disk_full
+from tracediff.formats.files import Stream, broken, open_regular, packing, unpacked
 from tracediff.model import Note
 
 PRODUCT = "torch.profiler"
@@ -176,14 +176,8 @@ class TraceFile:
         """The next block of the text; b"" at its end. Raises `TracediffError`: truncated, bad-gzip."""
         try:
             return self._stream.read(self._size)
-        except EOFError as error:
-            raise TracediffError(
-                "truncated", f"{self._name} is cut short: its gzip stream has no end", fix=_AGAIN
-            ) from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise TracediffError(
-                "bad-gzip", f"{self._name} is not a whole .gz file: {error}", fix="copy or pack it again"
-            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise broken(self._name, "gzip", error) from error
 
     def _last(self) -> list[Event]:
         text = b'{"traceEvents":[' + self._buffer
@@ -642,11 +636,7 @@ def convert(path: Path, out: Path, *, annotations_only: bool = False) -> Path:
             tables.finish(head)
             db.execute("COMMIT")
     except sqlite3.OperationalError as error:
-        raise TracediffError(
-            "disk-full",
-            f"{path.name} could not be unpacked: {error}",
-            fix="set TMPDIR to a folder with space",
-        ) from error
+        raise disk_full(f"{path.name} could not be unpacked: {error}") from error
     return out
 
 

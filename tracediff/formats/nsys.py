@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, disk_full
 from tracediff.formats import columnar
 from tracediff.formats.database import create_table, identifier, quoted, run_sql, sql
 from tracediff.formats.schema import METADATA, STAGED, SYSTEM, Schema, inspect, locked, version_of
@@ -342,11 +342,7 @@ def _explain(name: str, path: Path, error: Exception) -> TracediffError:
             fix="raise TRACEDIFF_MEMORY",
         )
     if isinstance(error, duckdb.IOException) and "space left" in str(error).lower():
-        return TracediffError(
-            "disk-full",
-            f"the tables of {name} do not fit on the disk of temporary files",
-            fix="set TMPDIR to a folder with space",
-        )
+        return disk_full(f"the tables of {name} do not fit on the disk of temporary files")
     if path.is_dir() and not isinstance(error, duckdb.ConversionException | duckdb.BinderException):
         return columnar.damaged(name, text)
     if "malformed" in text.lower() or "not a database" in text.lower():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tracediff.errors import TracediffError, UsageError
-from tracediff.formats.files import SQLITE, packing
+from tracediff.formats.files import SQLITE, broken, packing
 
 HEAD = 1 << 16  # bytes
 _TRACE = "tracediff compare BASELINE CANDIDATE, tracediff show FILE"
@@ -120,10 +120,7 @@ def head_of(path: Path) -> bytes:
             with lzma.open(file) if packed == "xz" else gzip.open(file) as stream:
                 return stream.read(HEAD)
         except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-            slug, what = f"bad-{packed}", f"is not a whole .{packed[:2]} file: {error}"
-            if packed == "gzip" and isinstance(error, EOFError):  # as the loader of traces says it
-                slug, what = "truncated", "is cut short: its gzip stream has no end"
-            raise TracediffError(slug, f"{path.name} {what}", fix="copy or pack it again") from error
+            raise broken(path.name, packed, error) from error
 
 
 def report_version(head: bytes) -> str:

@@ -11,10 +11,10 @@ import lzma
 import shutil
 from pathlib import Path
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, disk_full
 from tracediff.formats import columnar, kineto
 from tracediff.formats.bounds import bounded
-from tracediff.formats.files import SQLITE, unpacked
+from tracediff.formats.files import SQLITE, broken, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
 from tracediff.formats.schema import not_sqlite
 
@@ -143,19 +143,13 @@ def _unpacked_xz(path: Path, out: Path) -> Path:
         _end_wal(out)
     except (lzma.LZMAError, EOFError, MemoryError) as error:
         out.unlink(missing_ok=True)
-        raise TracediffError(
-            "bad-xz", f"{path.name} is not a whole .xz file: {error}", fix="copy or pack it again"
-        ) from error
+        raise broken(path.name, "xz", error) from error
     except (TracediffError, PermissionError):
         out.unlink(missing_ok=True)
         raise
     except OSError as error:
         out.unlink(missing_ok=True)
-        raise TracediffError(
-            "disk-full",
-            f"{path.name} could not be unpacked: {error}",
-            fix="set TMPDIR to a folder with space",
-        ) from error
+        raise disk_full(f"{path.name} could not be unpacked: {error}") from error
     return out
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, not_installed
 from tracediff.history.points import Point, fits
 
 STORE_VERSION = 1
@@ -166,11 +166,7 @@ class _Remote:
         try:
             import fsspec
         except ModuleNotFoundError as error:
-            raise TracediffError(
-                "fsspec-missing",
-                f"{url}: fsspec, which opens URLs, is not installed",
-                fix="pip install 'tracediff-gpu[history]'",
-            ) from error
+            raise not_installed("fsspec-missing", f"{url}: fsspec, which opens URLs,", "history") from error
         try:
             self._files: Any
             self._files, self._folder = fsspec.core.url_to_fs(url)

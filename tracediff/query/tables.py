@@ -15,7 +15,7 @@ import polars as pl
 
 from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_host
 from tracediff.accounting.reduction import Reduction
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, disk_full
 from tracediff.execution.run import reduce_sides
 from tracediff.execution.sides import Reading
 from tracediff.formats.bundle import is_bundle
@@ -192,11 +192,7 @@ def _on_disk() -> Iterator[None]:
     except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
         if os.strerror(errno.ENOSPC) not in str(error):
             raise
-        raise TracediffError(
-            "disk-full",
-            "the tables of the captures could not be written: no space left",
-            fix="set TMPDIR to a folder with space",
-        ) from error
+        raise disk_full("the tables of the captures could not be written: no space left") from error
 
 
 def _schemas(sides: int) -> tuple[str, ...]:
