@@ -15,7 +15,7 @@ from tests.tiny import label, reduced
 from tracediff.comparison.compare import Options
 from tracediff.comparison.kernel_answer import bearing, rows_named
 from tracediff.errors import TracediffError
-from tracediff.report.kernel_words import sentence
+from tracediff.report.kernels import sentence
 
 STEP = "[Executor] _forward_step"
 

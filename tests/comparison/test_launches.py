@@ -13,7 +13,7 @@ from tests.tiny import reduced
 from tracediff.comparison.launches import deviation
 from tracediff.execution.sides import Run, Side
 from tracediff.model import KernelRow, KernelSide
-from tracediff.report import kernel_words
+from tracediff.report import kernels
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 
@@ -192,10 +192,10 @@ def test_kernels_of_a_library_that_replace_others_have_one_name():
     before = kernel_row("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_ffma_cublas")
     after = kernel_row("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_cublas")
     both = replace(before, candidate=after.baseline, match="sequence")
-    assert kernel_words.launched(both).text() == "GEMM kernels (fp32 -> tf32)"
+    assert kernels.launched(both).text() == "GEMM kernels (fp32 -> tf32)"
     # a single one keeps its own, without its tile
-    assert kernel_words.launched(before).text() == "xmma_gemm_f32f32_f32f32_f32_nn_n_ffma_cublas"
-    assert kernel_words.launched(kernel_row("void app::scale<float>(float *)")).text() == "scale"
+    assert kernels.launched(before).text() == "xmma_gemm_f32f32_f32f32_f32_nn_n_ffma_cublas"
+    assert kernels.launched(kernel_row("void app::scale<float>(float *)")).text() == "scale"
 
 
 def kernel_row(name: str) -> KernelRow:

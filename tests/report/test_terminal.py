@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.report import sample
 from tests.report.golden import check
 from tracediff.model import Check, Result
-from tracediff.report import kernel_words, waterfall
+from tracediff.report import kernels, waterfall
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
 
@@ -140,7 +140,7 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
             msgspec.structs.replace(row, q_value=None) if at < untested else row
             for at, row in enumerate(still)
         ]
-        return kernel_words.none_changed(rows)
+        return kernels.none_changed(rows)
 
     assert len(still) == 8
     # the farther ends of the intervals are 2.2, 1.4, 2.7, 1.0, 5.2, 6.0, 1.3 and 3.7 us, of 212, 319, 60.1, 96.9, 4.3, 5.1, 28 and 44 us
@@ -157,9 +157,9 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     )
     assert said(8) == "Too much scatter to tell, or not tested: 8 kernel rows."
     only = [still[1], still[3]]
-    assert kernel_words.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
+    assert kernels.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
     same = [msgspec.structs.replace(row, delta_ns=0.0) for row in only]
-    assert kernel_words.none_changed(same) == "Identical on both sides: 2 kernel rows."
+    assert kernels.none_changed(same) == "Identical on both sides: 2 kernel rows."
 
 
 def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None:

@@ -16,8 +16,8 @@ from tracediff.report.causes import run_name
 from tracediff.report.escape import shorten
 from tracediff.report.fields import Category
 from tracediff.report.grammar import say
+from tracediff.report.kernels import kernels_by_phase
 from tracediff.report.pictures import divergence
-from tracediff.report.rows import kernels_by_phase
 
 Report = Result | Show
 STRIP = "step-strip"

@@ -27,7 +27,7 @@ from tracediff.model.host import GpuMetricMean, GpuMetricRow, HostRow, PayloadRo
 from tracediff.model.kernels import LayerRow, LimitsRow, Reached
 from tracediff.model.result import RunInput
 from tracediff.model.show import Show
-from tracediff.report import kernel_words, names, palette, show_words, units, words
+from tracediff.report import kernels, names, palette, show_words, units, words
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
 from tracediff.report.first import one_capture, unclear_by
@@ -423,9 +423,9 @@ VALUES: dict[str, Value] = {
     "of_peak": lambda row, context: context.known["of_peak"].get(id(row)),
     "of_kernel_time": _of_kernel_time,
     "layers": lambda row, context: ", ".join(row.layers),
-    "launched": lambda row, context: kernel_words.launched(row).cell(names.LONG),
+    "launched": lambda row, context: kernels.launched(row).cell(names.LONG),
     "launch_change": _launch_change,
-    "launch_evidence": lambda row, context: kernel_words.launch_evidence(row),
+    "launch_evidence": lambda row, context: kernels.launch_evidence(row),
     "full_kernel": lambda row, context: names.kernel(row, width=100),
     "grids": lambda row, context: units.arrow(
         names.grids(one) for one in (row.baseline, row.candidate) if one and one.grids

@@ -19,7 +19,7 @@ from tracediff.report import (
     document,
     findings,
     first,
-    kernel_words,
+    kernels,
     phrases,
     sections,
     units,
@@ -77,14 +77,14 @@ def parts(result: Result, top: int = 10, link: str = "", picture: str = "") -> t
     every = [blocks.titled(one, 1) for one in sections.sections(result) if one.depth <= 1]
     every = [(title, printed) for title, printed in every if printed]
     beside_it = [blocks.titled(one, 1) for one in beside.sections(result)]
-    kernels, rest = every[:1], [one for one in every[1:] if one not in beside_it]
+    leading, rest = every[:1], [one for one in every[1:] if one not in beside_it]
     for width, rows in zip(range(4 * NAME, 0, -NAME), (top, PAGE, LISTED, NAMED), strict=True):
         rows = min(rows, top)
-        fold = _folded(result, rows, width, [*kernels, *beside_it]).strip()
+        fold = _folded(result, rows, width, [*leading, *beside_it]).strip()
         if length(head + fold) < LIMIT - 200:
             break
     for count in range(1, len(rest) + 1):
-        longer = _folded(result, rows, width, [*kernels, *rest[:count], *beside_it]).strip()
+        longer = _folded(result, rows, width, [*leading, *rest[:count], *beside_it]).strip()
         if length(head + longer) > SHORT:
             break
         fold = longer
@@ -169,7 +169,7 @@ def _first(result: Result, link: str, picture: str, width: int, *, advise: bool)
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
         found.append(findings.in_lines(result, findings.at_once(causes), width, page, advise=advise))
-    elif not judged and not result.host and not kernel_words.by_launch(result):
+    elif not judged and not result.host and not kernels.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in _differs(result)]
     more = [" ".join(_share(result)), *(shorten(text, 350) for text in beside.gists(result))]

@@ -18,7 +18,7 @@ from tracediff.report import remarks as remarks_of
 from tracediff.report.causes import advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, in_stops, other_clock, reason
 from tracediff.report.grammar import say, told
-from tracediff.report.kernel_words import with_answers
+from tracediff.report.kernels import with_answers
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 

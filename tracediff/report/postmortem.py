@@ -22,7 +22,7 @@ from tracediff.report import (
     document,
     findings,
     first,
-    kernel_words,
+    kernels,
     page,
     palette,
     phrases,
@@ -53,7 +53,7 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.escape import neutral
 from tracediff.report.grammar import say
-from tracediff.report.rows import kernels_by_phase
+from tracediff.report.kernels import kernels_by_phase
 
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm")
 _FALL, _STRIP = _DRAWN = ("waterfall", "step-strip")
@@ -216,7 +216,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
     blocks: list[Block] = [findings.in_lines(result, findings.at_once(main), 140)] if main else []
-    if not main and not kernel_words.by_launch(result):
+    if not main and not kernels.by_launch(result):
         blocks.append(_line(say("none_large")))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
     moved = result.verdict in words.MOVED
@@ -276,8 +276,8 @@ def _every_step(result: Result, stem: str) -> list[Section]:
 def _evidence(result: Result) -> list[Section]:
     """All that is known of the causes; before them kernels that were judged by their launches."""
     found = []
-    if kernel_words.by_launch(result):
-        table = sections.table(result, "launches", kernel_words.ordered(result))
+    if kernels.by_launch(result):
+        table = sections.table(result, "launches", kernels.ordered(result))
         found.append(part(table.caption, [_told(table, table.caption)]))
     for one in _main(result)[0][:LISTED]:
         of = findings.cause(result, one, words.finding_scale([one], result))
@@ -296,7 +296,7 @@ def ruled_out(result: Result) -> Section:
         blocks = [
             _line(say("ruled_means", within=units.share(SURELY))),
             grid("ruled out", heads, _categories(result), right=(1,)),
-            *([_line(kernel_words.none_changed(kernels_by_phase(result)[0].rows))] if result.kernels else []),
+            *([_line(kernels.none_changed(kernels_by_phase(result)[0].rows))] if result.kernels else []),
         ]
     checks = sections.table(result, "comparability", result.comparability.checks)
     return part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])

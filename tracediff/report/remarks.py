@@ -15,7 +15,6 @@ from tracediff.report.causes import members, the_thread
 from tracediff.report.escape import shorten
 from tracediff.report.fields import reached
 from tracediff.report.grammar import say
-from tracediff.report.rows import rank_order
 from tracediff.stats.rules import NEAR_PEAK, NEARLY, OUTLIER
 from tracediff.trace.threads import RESPONSE_ROLES
 
@@ -121,6 +120,12 @@ def unplaced(system: System) -> list[str]:
 
 
 # Ranks: which of them stand out, and which one the others wait for
+
+
+def rank_order(row: RankRow) -> tuple[float, int, int]:
+    """Order ranks: outliers first, those that are furthest from the others; then by their number."""
+    far = abs(row.outlier or 0.0)
+    return (-far if far >= OUTLIER else 0.0), row.rank, row.device
 
 
 def rank_outliers(result: Result) -> list[str]:

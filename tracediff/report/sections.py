@@ -17,11 +17,10 @@ from tracediff.model.show import IdleCause, Show, StepDiff
 from tracediff.report import (
     beside,
     fields,
-    kernel_words,
+    kernels,
     names,
     palette,
     remarks,
-    rows,
     show_words,
     units,
     values,
@@ -171,7 +170,7 @@ def _answer_notes(report: Result, one: KernelAnswer, own: Sequence[KernelRow]) -
         said = [say("answer_hidden", both=units.arrow(sizes), mean=mean)]
     else:
         said = [say("answer_exposed")]
-    whole = rows.kernel_time(report.kernels)
+    whole = kernels.kernel_time(report.kernels)
     shares = (
         units.share(one.baseline_ns, whole["baseline"]),
         units.share(one.candidate_ns, whole["candidate"]),
@@ -357,26 +356,26 @@ def _kernels(report: Report) -> Section | None:
     ]
     gist = f"{len(report.kernels):,} rows"
     if isinstance(report, Result):
-        by_phase = rows.kernels_by_phase(report)
+        by_phase = kernels.kernels_by_phase(report)
         judged = report.launched or by_phase[0].rows
         beyond = sum(row.level != "within_noise" for row in judged)
         gist = f"{beyond:,} of {len(judged):,} rows beyond noise"
-        if kernel_words.by_launch(report):
-            made = table(report, "launches", kernel_words.ordered(report))
+        if kernels.by_launch(report):
+            made = table(report, "launches", kernels.ordered(report))
             found += [made, Line([say("lead_launches", step=words.unit(report))])]
         for number, one in enumerate(by_phase):
             found += _kernels_of(report, one, first=number == 0)
     else:
-        every = rows.of_phase("", list(enumerate(report.kernels)))
+        every = kernels.of_phase("", list(enumerate(report.kernels)))
         made = kernel_table(report, report.kernels, every, LIMIT)
         found.append(replace(made, caption=say("kernels_of_one")))
     return _section("kernels", found, 1, gist=gist)
 
 
-def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[Block]:
+def _kernels_of(report: Result, one: kernels.PhaseKernels, *, first: bool) -> list[Block]:
     """Kernels of a phase: those that changed, then the others, each with how sure that is. Text formats have the first phase's, of others those never tested."""
     per = words.per_step(one.phase, unit=words.unit(report))
-    text = first and not kernel_words.by_launch(report)
+    text = first and not kernels.by_launch(report)
     tested = any(row.q_value is not None for row in one.rows)
 
     beyond = [row for row in one.rows if row.level != "within_noise"]
@@ -389,16 +388,16 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
 
     found: list[Block] = [] if first else [Line([words.sentence(per)], "head")]
     # of what was not tested, text formats list what would be worth a word
-    told = text and not (beyond or tested) and rows.size_of(others[0]) >= SURELY * max(one.gpu_ns.values())
+    told = text and not (beyond or tested) and kernels.size_of(others[0]) >= SURELY * max(one.gpu_ns.values())
     if beyond:
         found.append(made(beyond, "kernels", 2 * PAGE, told=text))
     elif tested or (text and not told):
-        found.append(Line([kernel_words.none_changed(one.rows)], "text" if text else "aside"))
+        found.append(Line([kernels.none_changed(one.rows)], "text" if text else "aside"))
     if others:
         title = say("kernels_others", rows=units.counted(len(others), "kernel"))
         listed = made(others, "kernels others" if beyond else "kernels", PAGE, told=told)
         found.append(part(title, [listed], 1 if told else 2, folded=True, open=not beyond))
-    left = [whole - rows.kernel_time(one.rows)[side] for side, whole in one.gpu_ns.items()]
+    left = [whole - kernels.kernel_time(one.rows)[side] for side, whole in one.gpu_ns.items()]
     if any(round(ns) for ns in left):
         times, whole = units.both(*one.gpu_ns.values()), list(one.gpu_ns.values())
         found.append(
@@ -410,7 +409,7 @@ def _kernels_of(report: Result, one: rows.PhaseKernels, *, first: bool) -> list[
 
 
 def kernel_table(
-    report: Report, found: Sequence[KernelRow], of: rows.PhaseKernels, limit: int, *, anchors: bool = True, depth: int = 1
+    report: Report, found: Sequence[KernelRow], of: kernels.PhaseKernels, limit: int, *, anchors: bool = True, depth: int = 1
 ) -> Table:  # fmt: skip
     """Kernels with what they open to. of: all kernels of that step."""
     number = of.places
@@ -505,7 +504,7 @@ def _host(report: Report) -> Section | None:
 def _gaps(report: Report) -> Section:
     listed = sorted(
         report.gaps,
-        key=lambda row: (-rows.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
+        key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
     )
     made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2)
     if report.gaps_left_out and made:
@@ -519,7 +518,7 @@ def _launch(report: Report) -> Section | None:
     launch, per = report.launch, words.per_step("", unit=words.unit(report))
     of: Any = launch
     if isinstance(report, Result):
-        phase = rows.kernels_by_phase(report)[0].phase
+        phase = kernels.kernels_by_phase(report)[0].phase
         of = next((one for one in launch.by_phase if one.phase == phase), launch)
         per = words.per_step(phase, "mean") if of is not launch else per
     sides = [of.baseline, of.candidate] if _two(report) else [of.baseline]
@@ -605,7 +604,7 @@ def _threads(report: Report) -> Section:
         what = "lead_threads" if _two(report) else "lead_threads_of_one"
         own.append(part("Threads by role", _told(report, "threads", report.threads, what, depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
-    listed = sorted(report.ranges, key=lambda row: (-rows.size_of(row), row.range, row.domain, row.thread))
+    listed = sorted(report.ranges, key=lambda row: (-kernels.size_of(row), row.range, row.domain, row.thread))
     ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
     if ranges:
         parts.append(Section("ranges", "NVTX ranges", ranges, menu="Ranges" if report.ranges else ""))
@@ -656,7 +655,7 @@ def _ranks(report: Report) -> Section | None:
     found += [Line([text]) for text in outliers]
     skew = [remarks.rank_skew(one, _two(report)) for one in report.rank_skew]
     found += _notes(*skew) if outliers else map(aside, skew)
-    listed = sorted(report.ranks, key=rows.rank_order)
+    listed = sorted(report.ranks, key=remarks.rank_order)
     found.append(table(report, "ranks", listed, look="data sortable", depth=_deep(report)))
     if report.rank_groups:
         told = [say("lead_groups"), *remarks.group_waits(report, _last_side(report)[0], words.unit(report))]

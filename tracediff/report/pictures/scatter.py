@@ -11,6 +11,7 @@ import msgspec
 from tracediff.model import KernelRow, Result
 from tracediff.report import names, units, words
 from tracediff.report.amounts import NAMED
+from tracediff.report.kernels import kernels_by_phase
 from tracediff.report.pictures.style import (
     AXIS,
     DASHED,
@@ -29,7 +30,6 @@ from tracediff.report.pictures.style import (
     label,
     tick,
 )
-from tracediff.report.rows import kernels_by_phase
 
 TITLE = "Kernels, candidate against baseline"
 
