@@ -124,7 +124,7 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
     worst      the longest single gaps: start_ns, ns, cause, thread, place, previous, next, phase
     moments    cause, thread, place, holder, holder_place, copy, api (CUDA function of pieces inside one, else ''), phase -> ns; of the longest piece start, end, number, rank
     ranges     stratum, thread, place, domain -> count, ns, squares (of the ns of each), outer_ns (in which no earlier range of the thread was open),
-               wait_ns (in waits for the GIL), call_ns (in CUDA calls outside of those)
+               wait_ns (in waits for the GIL), call_ns (in CUDA calls outside of those), after_ns (sum over steps: from the first range of the thread to the first of these)
     apis       period (of the first device of a rank), stratum, api, kind, thread -> count, nested (of count, calls inside another call), ns, squares
     counts     period, what (row of `counted`) -> count, bytes: see accounting/counts.py; of threads' rows the period of the first device of a rank
     counted    what is counted in `counts`, a row a number: kind, name, thread, memory, group

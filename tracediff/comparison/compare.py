@@ -71,7 +71,15 @@ from tracediff.comparison.what_if import with_projections
 from tracediff.errors import TracediffError
 from tracediff.execution.clocks import with_waits
 from tracediff.execution.ladder import Shared
-from tracediff.execution.sides import Side, outside_alike, same_traffic, side_input, steps_table, warnings_of
+from tracediff.execution.sides import (
+    Side,
+    outside_alike,
+    ranges_alike,
+    same_traffic,
+    side_input,
+    steps_table,
+    warnings_of,
+)
 from tracediff.model import (
     CATEGORIES,
     Accounting,
@@ -326,7 +334,8 @@ def _prepared(
     baseline: Side, candidate: Side, noise: Side | None, options: Options
 ) -> tuple[Side, Measured, Shared | None]:
     """The baseline as it was read, all cells of the sides as they are compared, and the work that they share."""
-    every = outside_alike([with_waits(baseline), with_waits(candidate), *([noise] if noise else [])])
+    every = [with_waits(baseline), with_waits(candidate), *([noise] if noise else [])]
+    every = outside_alike(ranges_alike(every))
     baseline, candidate, *repeats = with_classes(every)
     sides, noise = (baseline, candidate), next(iter(repeats), None)
     if noise is not None and len(noise.runs) < 2:

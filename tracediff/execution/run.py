@@ -323,7 +323,7 @@ def _without_domains(reduction: Reduction) -> Reduction:
     ranges = (
         reduction.ranges.with_columns(domain=pl.lit(""))
         .group_by(keys)
-        .agg(pl.col("count", "ns", "squares", "outer_ns", "wait_ns", "call_ns").sum())
+        .agg(pl.col("count", "ns", "squares", "outer_ns", "wait_ns", "call_ns", "after_ns").sum())
     )
     return replace(reduction, ranges=ranges.sort(keys))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +21,28 @@ from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 from tracediff.model import LeftOut, Note, RankClock, RunInput, SideInput
-from tracediff.model.causes import BUSY
-from tracediff.trace.threads import OUTSIDE
+from tracediff.model.causes import BUSY, SURELY
+from tracediff.trace.threads import OUTSIDE, beside
 from tracediff.trace.workloads import SHAPE
 
 # Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
 # different rules, their steps hold different work, no steps can be found in some, or one side has no GPU kernels.
 Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing", "kernels_missing"]
+
+
+# Tables of a reduction that name ranges.
+_OF_PLACES = (
+    "cells",
+    "gaps",
+    "moments",
+    "ranges",
+    "counted",
+    "origins",
+    "awaited",
+    "gil_pairs",
+    "host_work",
+    "payloads",
+)
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -130,6 +145,66 @@ def outside_alike(sides: Sequence[Side]) -> list[Side]:
         replace(side, runs=[replace(run, parts=[alike(part) for part in run.parts]) for run in side.runs])
         for side in sides
     ]
+
+
+def ranges_alike(sides: Sequence[Side]) -> list[Side]:
+    """The sides with ranges that were renamed called as the candidate calls them.
+
+    A thread enters as many ranges in one order and, to 1 %, as often per step; those with another name are of one side alone.
+    """
+    orders = [_ranges_in_order(side) for side in sides[:2]]
+    known = [{place for order in of_threads.values() for place, _ in order} for of_threads in orders]
+    renamed: dict[str, str] = {}
+    for thread in sorted(orders[0].keys() & orders[1].keys()):
+        both = list(zip_longest(*(order[thread] for order in orders), fillvalue=("", 0.0)))
+        others = {before: after for (before, _), (after, _) in both if before != after}
+        as_often = all(abs(many - often) <= SURELY * often for (_, often), (_, many) in both)
+        if as_often and known[1].isdisjoint(others) and known[0].isdisjoint(others.values()):
+            renamed |= others
+    if not renamed or len(set(renamed.values())) < len(renamed):
+        return list(sides)
+    names = [f"{before} -> {after}" for before, after in sorted(renamed.items())]
+    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    text = f"ranges have other names in the candidate, and the same place in its step: {', '.join(names[:NAMED])}{more}"
+    baseline, candidate, *noise = sides
+    candidate = replace(candidate, notes=(*candidate.notes, Note("ranges-renamed", text)))
+    return [_renamed(baseline, renamed), candidate, *(_renamed(side, renamed) for side in noise)]
+
+
+def _ranges_in_order(side: Side) -> dict[str, list[tuple[str, float]]]:
+    """Of each thread its ranges in the order in which steps enter them, and how often they do."""
+    steps = sum(len(part.periods) for part in side.parts)
+    both = pl.concat([part.ranges.select("thread", "place", "count", "after_ns") for part in side.parts])
+    rows = both.group_by("thread", "place").agg(pl.col("count", "after_ns").sum())
+    found: dict[str, list[tuple[str, float]]] = {}
+    for thread, place, count in (
+        rows.sort(pl.col("after_ns") / pl.col("count"), "place")
+        .select("thread", "place", "count")
+        .iter_rows()
+    ):
+        found.setdefault(thread, []).append((place, count / steps))
+    return found
+
+
+def _renamed(side: Side, renamed: Mapping[str, str]) -> Side:
+    """A side with other names of ranges, and of the places between them."""
+
+    def name(place: str) -> str:
+        if not (around := beside(place)):
+            return renamed.get(place, place)
+        at = place.index(around[0], len(OUTSIDE))
+        return place[:at] + " and ".join(renamed.get(one, one) for one in around)
+
+    def alike(part: Reduction) -> Reduction:
+        tables = {}
+        for field, table in ((one, getattr(part, one)) for one in _OF_PLACES):
+            columns = [one for one in ("place", "holder_place", "peer_place", "name") if one in table.columns]
+            known = pl.concat([table[one] for one in columns]).unique().to_list()
+            names = {place: name(place) for place in known if place and name(place) != place}
+            tables[field] = table.with_columns(pl.col(*columns).replace(names))
+        return replace(part, **tables)
+
+    return replace(side, runs=[replace(run, parts=[alike(part) for part in run.parts]) for run in side.runs])
 
 
 def side_input(side: Side) -> SideInput:

@@ -4,6 +4,7 @@
 --   thread    VARCHAR  role
 --   place     VARCHAR  text with numbers masked
 --   domain    VARCHAR  '' the default one
+--   start_ns  BIGINT   of the first
 --   count, ns BIGINT
 --   squares   DOUBLE   sum of the squares of their ns
 --   outer_ns  BIGINT   ns in which no range of their thread that began before was open: these add up to the time in any range
@@ -16,7 +17,7 @@ WITH outer_range AS (
     ), start_ns) AS covered_ns
     FROM range JOIN inside_range AS i ON i.row = range.rowid
 )
-SELECT r.period::BIGINT AS period, r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, count(*) AS count,
+SELECT r.period::BIGINT AS period, r.stratum, r.thread, p.place, coalesce(d.name, '') AS domain, min(r.start_ns) AS start_ns, count(*) AS count,
        sum(r.end_ns - r.start_ns)::BIGINT AS ns, sum((r.end_ns - r.start_ns)::DOUBLE ** 2) AS squares,
        sum(greatest(r.end_ns - greatest(r.start_ns, r.covered_ns), 0))::BIGINT AS outer_ns,
        sum(r.wait_ns)::BIGINT AS wait_ns, sum(r.call_ns)::BIGINT AS call_ns
