@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -27,60 +27,79 @@ _MEMSET = "[memset]"
 def brief_of(result: Result) -> list[str]:
     """The most telling differences of the phase that the first sentence is of, three at most, without what the first cause says."""
     ranks = [part.finding for part in result.observed.parts]
-    named_first = [one for one in result.findings if one.rank in ranks]
-    mine = [
-        one
-        for one in result.structure
-        if one.phase == result.observed.phase and not any(_said_by(cause, one) for cause in named_first)
-    ]
+    rows = _unsaid(result, [one for one in result.findings if one.rank in ranks])
+    retuned = _retuned(rows)
+    brief = _Brief(result, _graphs_first([one for one in rows if one not in retuned]), ranks)
+    return brief.said() or [_instances(retuned, one) for one in retuned[:1]]
+
+
+def _unsaid(result: Result, causes: list[Finding]) -> list[StructureRow]:
+    """The differences of the first sentence's phase that no cause of it says, kernels in all only where no range has most of them."""
+    mine = [one for one in result.structure if one.phase == result.observed.phase]
+    mine = [one for one in mine if not any(_said_by(cause, one) for cause in causes)]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
-    mine = [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
-    retuned = _retuned(mine)
-    mine = _graphs_first([one for one in mine if one not in retuned])
-    kinds = {one.kind for one in mine}
-    alike = _alike(result) if "kernel" in kinds else set()
-    causes = [
-        one
-        for one in result.findings
-        if one.level != "within_noise" and one.rank not in ranks and one.where.phase == result.observed.phase
-    ]
-    prose = words.page_unit(result)
-    said: list[str] = []
-    seen: set[str] = set()
-    alone: StructureRow | None = None  # a kernel that came or went, in nothing's place
-    for one in mine:
-        if len(said) == NAMED:
-            break
-        if _FOLLOWS.get(one.kind) in kinds or (
-            one.kind in _ONCE and one.kind in seen and not _opposite(alone, one)
-        ):
-            continue
-        if said and (one.kind == "calls" or one.name == _MEMSET):
-            continue  # what they are about, the others say
-        seen.add(one.kind)
-        again = one.kind == "kernel" and _again(result, one)
-        other = "" if again else _counterpart(result, one)
+    return [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
+
+
+class _Brief:
+    """The first differences in words, with the time of the causes that they are of. `ranks`: of the causes that were said."""
+
+    def __init__(self, result: Result, rows: list[StructureRow], ranks: Collection[int]) -> None:
+        self._result, self._rows = result, rows
+        self._kinds = {one.kind for one in rows}
+        self._alike = _alike(result) if "kernel" in self._kinds else set()
+        phase = result.observed.phase
+        others = (one for one in result.findings if one.rank not in ranks and one.where.phase == phase)
+        self._causes = [one for one in others if one.level != "within_noise"]
+        self._seen: set[str] = set()
+        self._alone: StructureRow | None = None  # a kernel that came or went, in nothing's place
+
+    def said(self) -> list[str]:
+        """What is said of the rows, of as many as there is room for."""
+        said: list[str] = []
+        for row in self._rows:
+            # what memory is set for and calls are about, the others say
+            beside = bool(said) and (row.kind == "calls" or row.name == _MEMSET)
+            if len(said) < NAMED and not beside and not self._follows(row):
+                self._seen.add(row.kind)
+                said.append(self._sentence(row))
+        return said
+
+    def _follows(self, row: StructureRow) -> bool:
+        """Whether another row says it: that of which it is the consequence, or the first of its kind."""
+        once = row.kind in _ONCE and row.kind in self._seen
+        return _FOLLOWS.get(row.kind) in self._kinds or (once and not _opposite(self._alone, row))
+
+    def _sentence(self, row: StructureRow) -> str:
+        again = row.kind == "kernel" and _again(self._result, row)
+        other = "" if again else _counterpart(self._result, row)
+        timed = next((one for one in self._causes if _holds(one, row)), None)
+        if row.kind == "kernel":
+            taken = again or other or (timed and timed.where.replaced_by)
+            self._alone = None if taken or self._alone else row
+        if timed is None:
+            return self._counted(row, other, again=again)
+        self._causes.remove(timed)
+        change = words.opposed(timed, self._result) or words.page_unit(self._result).delta(timed.delta_ns)
+        return f"{self._of_cause(row, timed) or self._counted(row, other, again=again)} ({change})"
+
+    def _counted(self, row: StructureRow, other: str, *, again: bool) -> str:
+        """A row by its own counts. `other`: the kernel in its place."""
         if other:
-            names = [_own(name, alike) for name in (one.name, other)][:: 1 if one.baseline else -1]
-            text = say("replaced_by", before=names[0], after=names[1])
-        else:
-            text = sentence(_net(one, mine) if again else one, alike, again=again)
-        timed = next((finding for finding in causes if _holds(finding, one)), None)
-        if one.kind == "kernel":
-            replaced = bool(timed and timed.where.replaced_by)
-            alone = None if again or other or replaced or alone else one
-        if timed:
-            causes.remove(timed)
-            several = one.kind == "kernel" and timed.where.kernels != Kernels((short(one.name),))
-            text = named(timed) if several else text  # the counts of a cause are said once
-            if one.kind == "copies" and _size(one) and _has_all(timed, one):  # of whatever memory
-                before, after = timed.evidence.count_baseline or 0.0, timed.evidence.count_candidate or 0.0
-                memory = one.memory if before == one.baseline else ""
-                text = sentence(replace(one, memory=memory, baseline=before, candidate=after))
-            change = words.opposed(timed, result) or prose.delta(timed.delta_ns)
-            text = f"{text} ({change})"
-        said.append(text)
-    return said or [_instances(retuned, one) for one in retuned[:1]]
+            names = [_own(name, self._alike) for name in (row.name, other)]
+            before, after = names if row.baseline else reversed(names)
+            return say("replaced_by", before=before, after=after)
+        return sentence(_net(row, self._rows) if again else row, self._alike, again=again)
+
+    def _of_cause(self, row: StructureRow, cause: Finding) -> str:
+        """A row as its cause counts, where that says more: the kernels of several names, copies of whatever memory; else empty."""
+        if row.kind == "kernel":
+            return named(cause) if cause.where.kernels != Kernels((short(row.name),)) else ""
+        if row.kind != "copies" or not _size(row) or not _has_all(cause, row):
+            return ""
+        before, after = cause.evidence.count_baseline or 0.0, cause.evidence.count_candidate or 0.0
+        memory = row.memory if before == row.baseline else ""
+        return sentence(replace(row, memory=memory, baseline=before, candidate=after))
 
 
 def more(result: Result, kind: StructureKind, phase: str | None) -> float:
@@ -203,67 +222,27 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
 
     alike: names that several kernels go by, which are told by longer ones. again: the side that lacks a kernel has another one of its name.
     """
+    if row.rate or (row.kind == "ranges" and _rarer(row)):
+        return _rate(row)
     before, after = units.count(row.baseline), units.count(row.candidate)
     if row.varies:
         before, after = (units.between(*ends) for ends in (row.baseline_values, row.candidate_values))
-    slots = {
-        "before": before,
-        "after": after,
-        "name": row.name,
-        "range": row.range,
-        "per": row.per,
-        "memory": row.memory,
-    }
-    if row.rate or (row.kind == "ranges" and _rarer(row)):
-        sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
-        shares = units.arrow(units.share(*one) for one in sides)
-        name = _copied(row) if row.kind == "copies" else row.name
-        return say("count_rate", name=name or _PLAIN[row.kind], shares=shares)
-    if row.kind == "workload":
-        return say("check_other_work", percent=units.share(1 - min(row.baseline, row.candidate)))
-    if row.kind in ("graph_kernels", "early"):
-        before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
-        return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
-    if row.kind == "blocking":
-        parts = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
-        before, after = (f"{100 * one / (of or 1):.0f}" for one, of in parts)
-        return say("count_blocking", before=before, after=after)
-    if row.kind == "kernels":
-        return say("count_kernels_in" if row.range else "count_kernels", **slots)
+    slots = {"before": before, "after": after, "name": row.name, "range": row.range, "per": row.per}
     if row.kind == "kernel":
         pattern = "new" if not row.baseline else "gone" if not row.candidate else "kernel"
-        pattern = f"count_{pattern}_again" if again else f"count_{pattern}"
-        return say(pattern, **slots | {"name": _own(row.name, alike)})
-    if row.kind in ("dtype", "grid", "algorithm"):
-        one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
-        kernel = _own(row.name) if row.kind == "grid" else shorten(row.name, NAME)
-        pattern = f"count_{row.kind}"
-        if row.kind == "grid" and collective(row.name)[0]:
-            kernel, pattern = collective(row.name)[0], "count_channels"
-        elif row.kind == "grid" and (blocks := _blocks(row)):
-            (one, other), pattern = blocks, "count_block"
-        one, other = (text.replace(",1,1", "") for text in (one, other))
-        slots |= {
-            "name": kernel,
-            "before": one,
-            "after": other,
-            "count": after,
-            "of": units.count(row.candidate_of or 0.0),
-        }
-        return say(pattern, **slots)
-    if row.kind == "copies":
-        return _copies(row, slots)
-    if row.kind == "messages":
-        name = say("of_group", what=row.name, group=shorten(row.group, NAME)) if row.group else row.name
-        change = units.sizes(row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)
-        return say(
-            "count_messages", name=name, change=change, per=row.per, calls=units.counted(row.baseline, "call")
-        )
-    if row.kind == "memory":
-        return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
-    if row.kind == "ranges":
-        return say("count_range", **slots)
+        slots["name"] = _own(row.name, alike)
+        return say(f"count_{pattern}_again" if again else f"count_{pattern}", **slots)
+    if of_kind := _OF_KIND.get(row.kind):
+        return of_kind(row, slots)
     return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
+
+
+def _rate(row: StructureRow) -> str:
+    """In what part of the steps something is, of which one step has as many as another."""
+    sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
+    name = _copied(row) if row.kind == "copies" else row.name
+    shares = units.arrow(units.share(*one) for one in sides)
+    return say("count_rate", name=name or _PLAIN[row.kind], shares=shares)
 
 
 def _rarer(row: StructureRow) -> bool:
@@ -306,6 +285,55 @@ def _copied(row: StructureRow) -> str:
     return f"{kind} ({row.memory})" if row.memory else kind
 
 
+def _workload(row: StructureRow, _: dict[str, str]) -> str:
+    return say("check_other_work", percent=units.share(1 - min(row.baseline, row.candidate)))
+
+
+def _part_of(row: StructureRow, slots: dict[str, str]) -> str:
+    before_of, after_of = (units.count(of or 0.0) for of in (row.baseline_of, row.candidate_of))
+    return say(f"count_{row.kind}", before_of=before_of, after_of=after_of, **slots)
+
+
+def _blocking(row: StructureRow, _: dict[str, str]) -> str:
+    parts = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
+    before, after = (f"{100 * one / (of or 1):.0f}" for one, of in parts)
+    return say("count_blocking", before=before, after=after)
+
+
+def _kernels(row: StructureRow, slots: dict[str, str]) -> str:
+    return say("count_kernels_in" if row.range else "count_kernels", **slots)
+
+
+def _made_of(row: StructureRow, slots: dict[str, str]) -> str:
+    """Another data type, algorithm or grid; other blocks in the same grids, or other channels of a collective."""
+    name, pattern = shorten(row.name, NAME), f"count_{row.kind}"
+    one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
+    if row.kind == "grid":
+        name = collective(row.name)[0]
+        pattern = "count_channels" if name else pattern
+        if not name and (blocks := _blocks(row)):
+            (one, other), pattern = blocks, "count_block"
+        name = name or _own(row.name)
+    before, after = (text.replace(",1,1", "") for text in (one, other))
+    counts = {"count": slots["after"], "of": units.count(row.candidate_of or 0.0)}
+    return say(pattern, **slots | counts | {"name": name, "before": before, "after": after})
+
+
+def _messages(row: StructureRow, _: dict[str, str]) -> str:
+    name = say("of_group", what=row.name, group=shorten(row.group, NAME)) if row.group else row.name
+    change = units.sizes(row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)
+    calls = units.counted(row.baseline, "call")
+    return say("count_messages", name=name, change=change, per=row.per, calls=calls)
+
+
+def _memory(row: StructureRow, _: dict[str, str]) -> str:
+    return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
+
+
+def _range(row: StructureRow, slots: dict[str, str]) -> str:
+    return say("count_range", **slots)
+
+
 def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     name = _copied(row)
     if row.baseline_values and not row.varies:
@@ -319,3 +347,19 @@ def _copies(row: StructureRow, slots: dict[str, str]) -> str:
         one, other = (units.size(round(size)) for size in (row.baseline_bytes, row.candidate_bytes))
         return say("count_other", **slots | {"name": name, "before": one, "after": other})
     return say("count_other", **slots | {"name": name})
+
+
+_OF_KIND: dict[StructureKind, Callable[[StructureRow, dict[str, str]], str]] = {
+    "workload": _workload,
+    "graph_kernels": _part_of,
+    "early": _part_of,
+    "blocking": _blocking,
+    "kernels": _kernels,
+    "dtype": _made_of,
+    "algorithm": _made_of,
+    "grid": _made_of,
+    "copies": _copies,
+    "messages": _messages,
+    "memory": _memory,
+    "ranges": _range,
+}
