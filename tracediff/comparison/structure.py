@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -185,33 +185,17 @@ def _comparable(sides: Sequence[Side]) -> _Comparable:
     return _Comparable(whole[0] == whole[1] and len(whole[0]) == 1, len(by_torch) == 1)
 
 
-def _counted(
-    part: Reduction, captured: dict[str, bool], known: _Comparable
-) -> Iterator[tuple[Ints, pl.DataFrame, list[list[_Item | None]]]]:
-    """Of each table the kind of each period, rows kind, what -> count, bytes, and some lists of the items that these are of."""
-    nothing = pl.lit(0, pl.Int64).alias("bytes")
+# Of a table the kind of each period, rows kind, what -> count, bytes, and some lists of the items that these are of.
+_Counts: TypeAlias = tuple[Ints, pl.DataFrame, list[list[_Item | None]]]
+_NO_BYTES = pl.lit(0, pl.Int64).alias("bytes")
+
+
+def _counted(part: Reduction, captured: dict[str, bool], known: _Comparable) -> Iterator[_Counts]:
+    """The tables of kernels, of what is counted by itself, and of calls, as far as both sides have them."""
     periods = int(part.periods["period"].max()) + 1  # type: ignore[arg-type]
     whole_kernels = captured["kernels"] and known.kernels
     if whole_kernels:
-        table = part.kernels.filter(pl.col("count") > 0).select(
-            "period", pl.col("key").alias("what"), "count", nothing
-        )
-        named = [
-            (normalise(name) if is_numbered(name) else name, f"{grid or ''} x {block or ''}")
-            if kind == 0
-            else None
-            for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
-        ]
-        dtypes = [None if one is None else (_kind(one[0]), data_type(one[0])) for one in named]
-        sent = [("", "") if one is None else collective(one[0]) for one in named]
-        items: list[list[_Item | None]] = [
-            [None if one is None else _Item("kernels") for one in named],
-            [None if one is None else _Item("kernel", one[0]) for one in named],
-            [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named],
-            [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes],
-            [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
-        ]
-        yield *kinds_of(table, "period", periods), items
+        yield _kernel_counts(part, periods)
     of_gpu = ("graph_kernels", "early", "queued", "blocking", "ahead", "drained", "streams", "copies")
     held = {
         "collections": True, "ranges": captured["nvtx"] and known.calls, "messages": known.calls,
@@ -228,24 +212,51 @@ def _counted(
     ]
     yield *kinds_of(part.counts.select("period", "what", "count", "bytes"), "period", periods), items
     if captured["cuda_api"] and known.calls:
-        words = ["api", "sort", "thread"]
-        calls = part.apis.select("period", "api", "thread", "count", "nested", sort="kind")
-        kind, calls = kinds_of(calls, "period", periods)
-        calls = calls.group_by("kind", *words).agg(pl.col("count", "nested").sum())
-        distinct = calls.select(words).unique().sort(words).with_row_index("what").cast({"what": pl.Int64})
-        found = [_function(api, sort) for api, sort in distinct.select("api", "sort").iter_rows()]
-        # code is loaded by other calls; else a call inside a call is that call again
-        loads = pl.col("what").is_in([at for at, of in enumerate(found) if of == "code_loads"])
-        own = pl.when(loads).then("count").otherwise(pl.col("count") - pl.col("nested")).alias("count")
-        rows = calls.join(distinct, on=words).select("kind", "what", own, nothing).filter(pl.col("count") > 0)
-        items = [
-            [
-                _Item(of, "" if of == "graph_launches" else api, thread if threads else "") if of else None
-                for of, (api, thread) in zip(found, distinct.select("api", "thread").iter_rows(), strict=True)
-            ]
-            for threads in (False, True)
+        yield _call_counts(part, periods)
+
+
+def _kernel_counts(part: Reduction, periods: int) -> _Counts:
+    """Kernels in all, and by name, shape, data type and way of a collective."""
+    table = part.kernels.filter(pl.col("count") > 0).select(
+        "period", pl.col("key").alias("what"), "count", _NO_BYTES
+    )
+    named = [
+        (normalise(name) if is_numbered(name) else name, f"{grid or ''} x {block or ''}")
+        if kind == 0
+        else None
+        for kind, name, grid, block in part.keys.select("kind", "name", "grid", "block").iter_rows()
+    ]
+    dtypes = [None if one is None else (_kind(one[0]), data_type(one[0])) for one in named]
+    sent = [("", "") if one is None else collective(one[0]) for one in named]
+    items: list[list[_Item | None]] = [
+        [None if one is None else _Item("kernels") for one in named],
+        [None if one is None else _Item("kernel", one[0]) for one in named],
+        [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named],
+        [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes],
+        [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
+    ]
+    return *kinds_of(table, "period", periods), items
+
+
+def _call_counts(part: Reduction, periods: int) -> _Counts:
+    """CUDA calls by what they do, of all threads and of each; a call inside a call is that call again, but where code is loaded."""
+    words = ["api", "sort", "thread"]
+    calls = part.apis.select("period", "api", "thread", "count", "nested", sort="kind")
+    kind, calls = kinds_of(calls, "period", periods)
+    calls = calls.group_by("kind", *words).agg(pl.col("count", "nested").sum())
+    distinct = calls.select(words).unique().sort(words).with_row_index("what").cast({"what": pl.Int64})
+    found = [_function(api, sort) for api, sort in distinct.select("api", "sort").iter_rows()]
+    loads = pl.col("what").is_in([at for at, of in enumerate(found) if of == "code_loads"])
+    own = pl.when(loads).then("count").otherwise(pl.col("count") - pl.col("nested")).alias("count")
+    rows = calls.join(distinct, on=words).select("kind", "what", own, _NO_BYTES).filter(pl.col("count") > 0)
+    items = [
+        [
+            _Item(of, "" if of == "graph_launches" else api, thread if threads else "") if of else None
+            for of, (api, thread) in zip(found, distinct.select("api", "thread").iter_rows(), strict=True)
         ]
-        yield kind, rows, items
+        for threads in (False, True)
+    ]
+    return kind, rows, items
 
 
 def _kind(name: str) -> str:
@@ -321,9 +332,31 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             yield from _share(kind, of)
     made_of = list(_made_of(of))
     other_ways = {row.name for row in made_of if row.kind == "algorithm"}  # their kernels came and went
-    total = place.get(_Item("kernels"))
     found = held.differs & _material(frame, items, held) if frame.once else held.differs
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, items[at])]
+    yield from _differing(of, place, changed, other_ways, row)
+    yield from _copies(held, items, [at for at in changed if items[at].kind == "copies"], row)
+    if not frame.once:  # grids and bytes are those of the requests that happened to be captured
+        for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
+            item = items[at]
+            if item.kind == "messages" and item.thread:
+                continue  # that of all threads says it
+            same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
+            yield row(at, item.kind, **same, **_bytes(held, at))
+        yield from _grids(items, held, place, row)
+        for at in of.counted.varying:
+            if held.apart[at] and (items[at].kind, items[at].name) not in told:
+                yield _varying(held, at, items[at].kind, row)
+    yield from made_of
+    yield from _rates(of, row)
+
+
+def _differing(
+    of: _Phase, place: dict[_Item, int], changed: Sequence[int], other_ways: Collection[str], row: _Made
+) -> Iterator[StructureRow]:
+    """The items that differ, but for those of which another row says it. `other_ways`: collectives that go another way, by other kernels."""
+    items, held = of.items, of.held
+    total = place.get(_Item("kernels"))
     whole: set[_Item] = {item for at in changed if not (item := items[at]).thread}
     # ranges about the kernels of old, such as those of a profiler left on, launch none anew
     moved = total is not None and bool(held.constant[total] and not held.differs[total])
@@ -349,20 +382,6 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             yield row(at, "kernels", range=where, whole=bool(all_in))
         elif item.kind not in _SIZED:
             yield row(at, item.kind)
-    yield from _copies(held, items, [at for at in changed if items[at].kind == "copies"], row)
-    if not frame.once:  # grids and bytes are those of the requests that happened to be captured
-        for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
-            item = items[at]
-            if item.kind == "messages" and item.thread:
-                continue  # that of all threads says it
-            same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
-            yield row(at, item.kind, **same, **_bytes(held, at))
-        yield from _grids(items, held, place, row)
-        for at in of.counted.varying:
-            if held.apart[at] and (items[at].kind, items[at].name) not in told:
-                yield _varying(held, at, items[at].kind, row)
-    yield from made_of
-    yield from _rates(of, row)
 
 
 def _same_work(items: list[_Item], held: Held) -> bool:
