@@ -318,6 +318,12 @@ def test_a_run_of_one_launch_counts_once():
     assert (cut.known, cut.ordered) == (1.0, 1.0)
 
 
+def test_an_order_that_recurs_is_one():
+    """A step is a graph between copies; every second one clears the state of a request first, which makes three of its four threes others."""
+    starts = sorted([*range(0, 96, 8), *range(3, 96, 8)])
+    assert chosen((">G<|" + "zz>G<|") * 12, graphs="G") == ("result", starts)
+
+
 def test_drafts_may_be_parts_of_a_step():
     """Speculative decoding: two to five drafts with a sampler and a wait each, then the main model, whose result is read otherwise."""
     rng = random.Random(1)

@@ -51,7 +51,9 @@ class Segments(msgspec.Struct, frozen=True):
     recurring: Flags  # (k,) class of at least RECURS segments
     alike: float  # share of ops in recurring classes, edges left out
     known: float  # share of ops inside sequences of three launches that at least RECURS segments hold
-    ordered: float  # share of ops in segments with the sequence of launches of their class
+    ordered: (
+        float  # share of ops in segments with the sequence of launches of their class, or one that recurs
+    )
 
 
 def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
@@ -172,7 +174,10 @@ def _held_by(item: Ints, owner: Ints, often: Ints) -> Ints:
 
 
 def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Flags:
-    """Of each distinct segment: its sequences of three are those of the most frequent one of its class."""
+    """Of each distinct segment: its sequences of three are those of the most frequent one of its class, or it recurs itself.
+
+    Where a graph is the step, a segment has a few launches: one more, of a request that ends, changes most threes.
+    """
     wide = int(gram.max()) + 1
     who, item, times = _bags(gram, owner, wide)
     total = np.bincount(who, weights=times, minlength=len(kind))
@@ -186,7 +191,7 @@ def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Flags:
     theirs = np.where(key[at] == sought, times[at], 0)
     shared = np.bincount(who, weights=np.minimum(times, theirs), minlength=len(kind))
     distance = 1 - 2 * shared / np.maximum(total + total[leader[kind]], 1)
-    return np.asarray(distance <= IN_ORDER, np.bool_)
+    return np.asarray((distance <= IN_ORDER) | (often >= RECURS), np.bool_)
 
 
 def repeats(sequence: Ints) -> bool:
