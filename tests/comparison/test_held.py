@@ -99,3 +99,19 @@ def test_15_percent_of_the_steps_at_either_end_may_be_as_on_the_other_side(odd: 
     found = counted(frame, count)
     assert found is not None and found.apart.tolist() == [apart]
     assert found.spread[1, 0, 0] == (10 if apart else 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "odd", "fact"), [("device", 0, True), ("device", 9, False), ("rank", 0, True)]
+)
+def test_one_device_or_rank_alone_may_have_it(where: str, odd: int, fact: bool):
+    """18 steps of the second of three devices or ranks, the only ones with a count, beside 20 of each of the others; on the candidate 3 for 2, but in so many."""
+    frame = framed(*(
+        [[step(100, **{where: at}) for at in range(3) for _ in range(18 if at == 1 else 20)]] for _ in range(2)
+    ))  # fmt: skip
+    count = np.where(frame.steps[where].to_numpy() == 1, 2 + frame.steps["side"].to_numpy(), 0)
+    count[np.flatnonzero(count == 3)[:odd]] = 2
+    found = counted(frame, count)
+    assert found is not None and found.differs.tolist() == [fact]
+    if fact:
+        assert (found.before.tolist(), found.after.tolist()) == ([2], [3])

@@ -23,10 +23,12 @@ US, STEP_NS = 1000, 1_000_000
 Action = Callable[[TraceBuilder, int, int], None]  # trace, when, an id of its own
 
 
-def kernel(name: str = "gemm", *, stream: int = 7, grid: int = 1, text: str = "") -> Action:
+def kernel(name: str = "gemm", *, stream: int = 7, grid: int = 1, text: str = "", device: int = 0) -> Action:
     def act(trace: TraceBuilder, at: int, corr: int) -> None:
         trace.api(1, "cudaLaunchKernel", at, at + US, corr=corr)
-        trace.kernel(corr, at + 2 * US, at + 4 * US, name=name, stream=stream, grid=(grid, 1, 1))
+        trace.kernel(
+            corr, at + 2 * US, at + 4 * US, name=name, stream=stream, grid=(grid, 1, 1), device=device
+        )
         if text:
             trace.range(1, text, at - US, at + 2 * US)
 
@@ -312,6 +314,21 @@ def test_graphs_say_of_how_many_kernels(tmp_path):
         tmp_path, [kernel(), kernel("norm"), kernel("head")], [graph("gemm", "norm"), kernel("head")]
     )
     assert (row.baseline, row.baseline_of, row.candidate, row.candidate_of) == (0, 3, 2, 3)
+
+
+def test_what_one_device_alone_has_more_of_is_said_of_it(tmp_path):
+    both = [*[kernel()] * 3, *[kernel(device=1)] * 3]
+    found = rows(tmp_path, both, [*both, kernel(device=1), call("cudaDeviceSynchronize")])
+    assert {(*told(row), row.device) for row in found if row.name != "cudaLaunchKernel"} == {
+        ("kernels", "", 3, 4, 1), ("kernel", "gemm", 3, 4, 1), ("synchronisations", "cudaDeviceSynchronize", 0, 1, None),
+    }  # fmt: skip
+    assert sentence(found[0]) == "3 -> 4 kernels per step in [Executor] _forward_step on device 1"
+
+
+def test_work_that_moves_from_one_device_to_another(tmp_path):
+    before, after = ([*[kernel()] * one, *[kernel(device=1)] * (6 - one)] for one in (3, 4))
+    found = [row for row in rows(tmp_path, before, after) if row.kind == "kernels"]
+    assert [(row.device, row.baseline, row.candidate) for row in found] == [(0, 3, 4), (1, 3, 2)]
 
 
 def test_grids_and_data_types_are_named(tmp_path):

@@ -91,12 +91,16 @@ def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFr
     return kind, rows.select(pl.Series("kind", kind[rows[of].to_numpy()]), pl.exclude(of))
 
 
-def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held | None:
-    """What the steps of a phase hold; None where there are too few. Items are numbers below `items`."""
+def held(
+    frame: Frame, phase: PhaseSteps, counted: Counted, items: int, unit: int | None = None
+) -> Held | None:
+    """What the steps of a phase hold, where given on one rank and device; None where there are too few. Items are numbers below `items`."""
     side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
     mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
     for one, number in frame.left_out:
         mine &= (side != one) | (run != number)
+    if unit is not None:
+        mine &= frame.steps["counterpart"].to_numpy() == unit
     start = frame.steps["start_up"].to_numpy() & mine
     # steps that load code are left out, but for programs that do so in every second step or more
     if not frame.once and all(
@@ -122,7 +126,9 @@ def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held 
     renumbered = np.full(groups, -1, np.int64)
     renumbered[good] = np.arange(len(good))
     group = np.where(mine, renumbered[np.where(mine, group, 0)], -1)
-    return _values(counted, items, group * 2 + side, steps[good], once=frame.once, inside=group >= 0)
+    units = np.zeros(len(good), np.int64)
+    units[group[group >= 0]] = frame.steps["counterpart"].to_numpy()[group >= 0]
+    return _values(counted, items, group * 2 + side, steps[good], units, once=frame.once, inside=group >= 0)
 
 
 def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
@@ -138,9 +144,16 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
 
 
 def _values(
-    counted: Counted, items: int, cell: Ints, steps: Ints, *, once: bool, inside: npt.NDArray[np.bool_]
+    counted: Counted,
+    items: int,
+    cell: Ints,
+    steps: Ints,
+    unit: Ints,
+    *,
+    once: bool,
+    inside: npt.NDArray[np.bool_],
 ) -> Held:
-    """cell: workload * 2 + side of each step; steps: (workloads, 2)."""
+    """cell: workload * 2 + side of each step; steps: (workloads, 2); unit: of each workload its rank and device."""
     many = len(steps)
     of_steps = [
         pl.DataFrame({"cell": cell, "kind": kind}).filter(pl.Series(inside)) for kind in counted.kinds
@@ -163,11 +176,16 @@ def _values(
         return moved(np.sign(value[:, 1] - value[:, 0]))
 
     def moved(change: Floats) -> npt.NDArray[np.bool_]:
-        """In workloads with half of the steps of both sides, in one direction (the sign by workload and item)."""
-        weight = steps / steps.sum(axis=0)
-        more, less = ((change == sign).T @ weight for sign in (1, -1))
-        one_way = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
-        return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1) & one_way)
+        """In workloads with half of the steps of both sides on a rank or device, in one direction (the sign by workload and item).
+
+        One rank alone may do it; of a rank with several devices the first has what its host does.
+        """
+        there = np.zeros(items, np.bool_)
+        for one in np.unique(unit):
+            weight = np.where((unit == one)[:, None], steps, 0) / steps[unit == one].sum(axis=0)
+            more, less = ((change == sign).T @ weight for sign in (1, -1))
+            there |= ((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1)
+        return there & ((change >= 0).all(axis=0) | (change <= 0).all(axis=0))
 
     def of_workloads(values: Any = 1) -> npt.NDArray[Any]:
         """Sums over the steps by workload, side and item."""

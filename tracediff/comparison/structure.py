@@ -55,6 +55,7 @@ _VARYING = ("kernels", "graph_launches", "synchronisations", "copies", "ranges")
 _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
 _WITH_LOAD = ("synchronisations", "copies", "ranges")  # how often may go with the load
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
+_ON_DEVICE = ("graph_kernels", "kernels", "launched", "kernel", "grid", "copies", "streams")
 _FEW = 0.05  # of a round, each of which is a part of a step
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -105,7 +106,11 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, counted, len(items))
         if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
-            of = _Phase(frame, phase.phase, items, facts, counted)
+            units = frame.steps["counterpart"].unique().to_list()
+            alone = {one: held(frame, phase, counted, len(items), one) for one in units if len(units) > 1}
+            of = _Phase(
+                frame, phase.phase, items, facts, counted, {at: one for at, one in alone.items() if one}
+            )
             once = () if rows else _of_runs(sides, of)
             rows += sorted([*_rows_of(sides, of), *once], key=_rank)
     return rows
@@ -287,6 +292,21 @@ class _Phase(NamedTuple):
     items: list[_Item]
     held: Held
     counted: Counted
+    of_units: dict[int, Held]  # of each rank and device, where there are several
+
+    def where(self, at: int) -> dict[str, object]:
+        """The rank that alone has a difference, or of several devices of one rank that which alone has work of another amount."""
+        units = [one for one, held in self.of_units.items() if held.differs[at]]
+        return self.place(units, on_device=self.items[at].kind in _ON_DEVICE)
+
+    def place(self, units: Collection[int], *, on_device: bool = True) -> dict[str, object]:
+        """The rank of some units, where others have steps too; else their only device."""
+        steps = self.frame.steps
+        mine = steps.filter(pl.col("counterpart").is_in(units))
+        for name, known in (("rank", True), ("device", on_device)):
+            if mine[name].n_unique() == 1 < steps[name].n_unique():
+                return {name: mine[name][0]} if known else {}
+        return {}
 
     @property
     def certain(self) -> bool:
@@ -322,7 +342,7 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
             "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
             "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
-            "certain": of.certain and (kind != "collections" or all(collected)),
+            "certain": of.certain and (kind != "collections" or all(collected)), **of.where(at),
         }  # fmt: skip
         return of.row(kind, **(fields | more))
 
@@ -382,6 +402,17 @@ def _differing(
             yield row(at, "kernels", range=where, whole=bool(all_in))
         elif item.kind not in _SIZED:
             yield row(at, item.kind)
+    if total is not None and total not in changed:
+        yield from _moved(of, total)
+
+
+def _moved(of: _Phase, total: int) -> Iterator[StructureRow]:
+    """Kernels of which some ranks or devices have more and others fewer."""
+    units = {one: held for one, held in of.of_units.items() if held.differs[total]}
+    if len({held.after[total] > held.before[total] for held in units.values()}) == 2:
+        for one, held in units.items():
+            before, after = held.counts[:, total].tolist()
+            yield of.row("kernels", baseline=before, candidate=after, **of.place([one]))
 
 
 def _same_work(items: list[_Item], held: Held) -> bool:

@@ -86,6 +86,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     thread: str = ""
     memory: str = ""
     group: str = ""
+    rank: int | None = None  # the only one that differs, of several
+    device: int | None = None  # the same of the devices of a rank
     baseline: float
     candidate: float
     baseline_of: float | None = None

@@ -45,6 +45,7 @@ PATTERNS: dict[str, str] = {
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
+    "on_device": "{cause} on device {device}",
     "on_thread": "{cause} on {thread}",
     "load": "the steps did other work: {before} -> {after} requests and tokens per {step}",
     "none": "No single cause holds a tenth of it",

@@ -222,6 +222,14 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
 
     alike: names that several kernels go by, which are told by longer ones. again: the side that lacks a kernel has another one of its name.
     """
+    text = _counts(row, alike, again=again)
+    if row.rank is not None:
+        return say("on_rank", cause=text, rank=str(row.rank))
+    return text if row.device is None else say("on_device", cause=text, device=str(row.device))
+
+
+def _counts(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
+    """What a difference counts, wherever."""
     if row.rate or (row.kind == "ranges" and _rarer(row)):
         return _rate(row)
     before, after = units.count(row.baseline), units.count(row.candidate)
