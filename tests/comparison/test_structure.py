@@ -13,7 +13,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.swapping import plain, swapped
 from tests.tiny import STEP, label, reduced
-from tracediff.comparison.structure import data_type
+from tracediff.comparison.structure import data_type, other_steps
 from tracediff.execution.sides import Run, Side
 from tracediff.model import StructureRow
 from tracediff.report.structure import sentence
@@ -329,6 +329,27 @@ def test_work_that_moves_from_one_device_to_another(tmp_path):
     before, after = ([*[kernel()] * one, *[kernel(device=1)] * (6 - one)] for one in (3, 4))
     found = [row for row in rows(tmp_path, before, after) if row.kind == "kernels"]
     assert [(row.device, row.baseline, row.candidate) for row in found] == [(0, 3, 4), (1, 3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "runs", "found"),
+    [
+        ((20, 40), (64, 32), (1, 1), (20, 40)),
+        ((20, 40), (64, 29), (1, 1), (20, 40)),  # 1,280 bytes and 1,160
+        ((20, 40), (64, 28), (1, 1), None),  # 1,120
+        ((20, 39), (64, 33), (1, 1), None),
+        ((20, 40), (64, 32), (1, 2), None),  # twice the runs
+        ((20, 40), (0, 0), (1, 1), None),
+    ],
+)
+def test_results_of_as_many_bytes_in_other_steps(steps, size, runs, found):
+    row = StructureRow(
+        kind="copies", phase="step", name="[memcpy DtoH]", baseline=1, candidate=1, baseline_bytes=size[0],
+        candidate_bytes=size[1], certain=True, baseline_steps=steps[0], candidate_steps=steps[1], baseline_any=1,
+        candidate_any=1,
+    )  # fmt: skip
+    assert other_steps([row], "step", runs) == found
+    assert other_steps([row], "mixed", runs) is None
 
 
 def test_grids_and_data_types_are_named(tmp_path):

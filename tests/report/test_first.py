@@ -429,6 +429,22 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     assert slower == "Likely slower with pr: generation step 1,000 -> 1,050 us (+50.0 us, +5.0 %)."
 
 
+@pytest.mark.parametrize(
+    ("steps", "more"),
+    [
+        ((20.0, 80.0), "; all steps together +280 %, 20 -> 80 of them for the same results"),
+        ((20.0, 10.0), ""),
+    ],
+)
+def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(steps, more) -> None:
+    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms, which went the same way as one."""
+    facts = m.VerdictFacts("scatter", "generation", other_steps=steps)
+    one = result(
+        "inconclusive", seen(1_000, 950, 8), verdict_facts=facts, mix=m.Mix(1_000.0, 950.0, -50.0, 0.0)
+    )
+    assert headline(one).what == f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
+
+
 def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:
     """100 -> 178 us as they ran are 78 % more, though steps at equal work took less; labels tell batches, and nothing else does."""
     shares = [m.PhaseShare("step-of-752-launches", 0.019, 0.19), m.PhaseShare("step", 0.7, 0.69)]

@@ -286,7 +286,7 @@ def _decided(
     verdicts = judge_phases(measured)
     judged = judge(measured, moved(verdicts))
     gpu = gpu_change(measured) if same else None
-    verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu)
+    verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu, counted=counted)
     facts = replace(facts, same_work=same, rung=rung)
     spoken = spoken_of(measured, verdicts, facts)
     step = step_of(measured, decided=verdict in ("regressed", "improved"))

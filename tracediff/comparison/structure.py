@@ -116,6 +116,21 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
+def other_steps(
+    rows: Sequence[StructureRow], phase: str, runs: tuple[int, int]
+) -> tuple[float, float] | None:
+    """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in twice as many, or in half."""
+    for row in rows:
+        if (row.kind, row.phase, row.name) == ("copies", phase, "[memcpy DtoH]"):
+            steps = (row.baseline_steps / runs[0], row.candidate_steps / runs[1])
+            less, more = sorted(
+                (steps[0] * (row.baseline_bytes or 0.0), steps[1] * (row.candidate_bytes or 0.0))
+            )
+            if less and more - less <= LITTLE * more and min(steps) <= MOSTLY * max(steps):
+                return steps
+    return None
+
+
 def _rank(row: StructureRow) -> tuple[int, bool, bool, float, str, str, str, str, str]:
     """Another attention or MoE kernel is another backend, which says as much as another data type.
 

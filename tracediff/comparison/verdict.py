@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
+from tracediff.comparison.structure import other_steps
 from tracediff.model import (
     Change,
     Delta,
@@ -30,6 +31,7 @@ from tracediff.model import (
     Phase,
     Shares,
     Step,
+    StructureRow,
     Verdict,
     VerdictFacts,
 )
@@ -158,17 +160,22 @@ def decide(
     *,
     comparable: bool,
     gpu: float | None = None,
+    counted: Sequence[StructureRow] = (),
 ) -> tuple[Verdict, VerdictFacts]:
-    """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged."""
+    """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged; `counted`: what differs by count."""
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     verdict, facts = _decided(measured, judged, verdicts, gpu)
     classes = measured.frame.regular["phase"].unique().to_list()
     by_launches = len(classes) > 1 and all(one == IRREGULAR or is_class(one) for one in classes)
-    said = cautious(verdict, time_share(measured), raw_change(measured), by_launches=by_launches)
+    raw, runs = raw_change(measured), measured.frame.runs[:2]
+    steps = other_steps(counted, facts.phase or "", (runs[0], runs[1]))
+    if steps is not None:
+        raw = (1 + raw) * steps[1] / steps[0] - 1
+    said = cautious(verdict, time_share(measured), raw, by_launches=by_launches or steps is not None)
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
-    return said, replace(facts, by_launches=by_launches)
+    return said, replace(facts, by_launches=by_launches, other_steps=steps)
 
 
 _WEAKER: dict[Verdict, Verdict] = {
@@ -180,8 +187,8 @@ _WEAKER: dict[Verdict, Verdict] = {
 def cautious(verdict: Verdict, shares: Shares, raw: float, *, by_launches: bool = False) -> Verdict:
     """The verdict of captures of which less than half is compared: likely at best, and none against the raw means.
 
-    `raw`: what the mean over all steps changed by, as a part of the baseline's. by_launches: as in `VerdictFacts`: no verdict against raw means
-    that moved far.
+    `raw`: what the mean over all steps changed by, as a part of the baseline's; their sum, where as much work takes other steps. by_launches: as in
+    `VerdictFacts`, or that is so: no verdict against what moved far.
     """
     if verdict == "not_comparable":
         return verdict

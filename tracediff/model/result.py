@@ -391,7 +391,8 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     rare (rare steps of `phase`) | gpu (the GPU time of captures of one step each, see `carried_ns`) | same | scatter. moved: a sure change whose time may only have moved between causes.
     host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
     batches, which may be all that changed in `phase`. same_work: each run is one step, and most kernels were launched exactly as often
-    in all of them. by_launches: steps are told apart by what they launch alone, so that other steps may be what the program does now.
+    in all of them. by_launches: steps are told apart by what they launch alone, so that other steps may be what the program does now. other_steps:
+    of a run of each side, where results of as many bytes in all come to the host in twice as many steps of `phase`, or in half.
     """
 
     basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"
@@ -403,6 +404,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     load: Load | None = None
     same_work: bool = False
     by_launches: bool = False
+    other_steps: tuple[float, float] | None = None
     rung: Rung = Rung()
 
 

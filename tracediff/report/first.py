@@ -236,9 +236,20 @@ def _otherwise(result: Result) -> bool:
 
 
 def _as_they_ran(result: Result) -> str:
-    """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty."""
-    mix = result.mix
+    """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty.
+
+    Where as much work takes other steps, how all of them together did.
+    """
+    mix, steps = result.mix, result.verdict_facts.other_steps
     change = mix.candidate_raw_ns - mix.baseline_raw_ns
+    if steps is not None:
+        before, after = (
+            one * many for one, many in zip((mix.baseline_raw_ns, mix.candidate_raw_ns), steps, strict=True)
+        )
+        if (after - before) * result.observed.delta_ns >= 0:
+            return ""
+        counts = units.arrow(map(units.count, steps))
+        return say("for_same_results", change=units.change(after - before, before), steps=counts)
     against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
     if not result.verdict_facts.by_launches or not against:
         return ""

@@ -42,6 +42,7 @@ PATTERNS: dict[str, str] = {
     "within_noise": "{change}, within noise",
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "as_they_ran": "{change} as they ran",
+    "for_same_results": "{change}, {steps} of them for the same results",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",
