@@ -12,7 +12,7 @@ from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.model.causes import SURELY
 from tracediff.stats.noise import NU, Estimate, Noise, Sample, dealt_t, estimate, permutation_p, splits
 from tracediff.stats.rules import PERMUTE
-from tracediff.stats.student import Floats, quantile
+from tracediff.stats.student import Floats
 from tracediff.stats.tests import ALPHA, ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
 _LEAST = 0.001  # of the largest figure: what changes less is never more than noise
@@ -72,24 +72,22 @@ def levels(figures: Figures, largest: float) -> list[Evidence]:
 
 def decide(figures: Figures, level: Evidence, at: int = 0) -> Verdict:
     """The verdict on one figure from its level."""
-    delta, half = float(figures.found.delta[at]), float(figures.found.half[at])
+    delta = float(figures.found.delta[at])
     if not figures.found.delta.any():
         return "no_change"
     if level == "confirmed":
         return "regressed" if delta > 0 else "improved"
     if level == "likely":
         return "likely_regressed" if delta > 0 else "likely_improved"
-    limit = SURELY * float(max(figures.found.baseline[at], figures.found.candidate[at]))
-    return "no_change" if abs(delta) <= limit and abs(delta) + half <= 3 * limit else "inconclusive"
+    return "no_change" if figures.found.about_same(at, SURELY) else "inconclusive"
 
 
 def step_of(figures: Figures, steps: Pair, at: int = 0) -> Step:
     """One figure as the step of a result; `steps`: iterations of each side."""
     found, floor, p = figures.found, float(figures.floor[at]), float(figures.p[at])
-    error = float(found.half[at] / quantile(found.df, 0.975))
-    base = float(found.baseline[at])
+    error, base = found.error(at), float(found.baseline[at])
     known = error > 0 and min(figures.runs) > 1
-    least = float(detectable(np.array([error]), np.array([found.df]))[0]) if known else None
+    least = float(detectable(error, found.df)) if known else None
     advised: int | None = 5
     if least is not None:
         advised = runs_for(error, figures.runs, WANTED * base, NU) if base and least > WANTED * base else None

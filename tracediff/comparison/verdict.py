@@ -39,7 +39,6 @@ from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.model.common import SIDES
 from tracediff.stats.noise import NU, Estimate
 from tracediff.stats.rules import OTHER_CPU
-from tracediff.stats.student import quantile
 from tracediff.stats.tests import (
     ALPHA,
     LEAST,
@@ -104,7 +103,7 @@ def _verdict(one: PhaseCells, part: Part, joint: float, p: float) -> Verdict:
         if delta > 0:
             return "regressed" if sure else "likely_regressed"
         return "improved" if sure else "likely_improved"
-    return "no_change" if _same(found) else "inconclusive"
+    return "no_change" if found.about_same(STEP, SURELY) else "inconclusive"
 
 
 def _identical(found: Estimate) -> bool:
@@ -239,7 +238,7 @@ def _decided(
     moved = any(_sure(judged, one, ("exact", "confirmed")) for one in phases)
     host = _only_host(phases[0])
     quiet = all(verdicts[one.steps.phase]["typical"] == "no_change" and _quiet(one) for one in phases)
-    if _same(measured.whole) or quiet:
+    if measured.whole.about_same(STEP, SURELY) or quiet:
         return "no_change", VerdictFacts("same", main, host=host, moved=moved)
     load = next(
         (
@@ -336,13 +335,6 @@ def _quiet(phase: PhaseCells) -> bool:
     return abs(float(phase.tail.estimate.delta[STEP])) <= 3 * SURELY * phase.step_ns
 
 
-def _same(found: Estimate) -> bool:
-    """Whether the step changed by less than is ever sure, and what may be noise leaves no room for much more."""
-    delta, half = abs(float(found.delta[STEP])), float(found.half[STEP])
-    limit = SURELY * float(max(found.baseline[STEP], found.candidate[STEP]))
-    return delta <= limit and delta + half <= 3 * limit
-
-
 def _only_host(phase: PhaseCells) -> bool:
     """Whether the interval holds 0 only because hosts of unlike speed may explain the change."""
     found = phase.typical.estimate
@@ -376,13 +368,8 @@ def delta_of(found: Estimate) -> Delta:
         host_speed_ns=float(found.host_speed[STEP]),
         p_value=float(found.p[STEP]),
         noise_floor_ns=half,
-        detectable_ns=float(detectable(np.array([_error(found)]), np.array([found.df]))[0]) if half else 0.0,
+        detectable_ns=float(detectable(found.error(STEP), found.df)) if half else 0.0,
     )
-
-
-def _error(found: Estimate) -> float:
-    """The standard error that a t interval of half the width would have."""
-    return float(found.half[STEP] / quantile(found.df, 0.975))
 
 
 def step_of(measured: Measured, *, decided: bool) -> Step:
@@ -408,7 +395,7 @@ def _runs_advised(measured: Measured) -> int | None:
     one = in_order(measured.phases)[0]
     if min(one.runs) < PERMUTE - 1:  # how far runs are apart is not known
         return 5
-    return runs_for(_error(one.typical.estimate), one.runs, WANTED * one.step_ns, NU)
+    return runs_for(one.typical.estimate.error(STEP), one.runs, WANTED * one.step_ns, NU)
 
 
 def phase_fields(

@@ -144,6 +144,18 @@ class Estimate(msgspec.Struct, frozen=True):
         """The end of the interval that is nearer to 0, as a size; 0 where it holds 0."""
         return np.asarray(np.where(self.clear, np.minimum(np.abs(self.low), np.abs(self.high)), 0.0))
 
+    def error(self, cell: int) -> float:
+        """The standard error that a t interval of half the width would have."""
+        return float(self.half[cell] / quantile(self.df, 0.975))
+
+    def about_same(self, cell: int, part: float) -> bool:
+        """Whether a cell changed by less than `part` of it, and what may be noise leaves no room for much more."""
+        delta, limit = (
+            abs(float(self.delta[cell])),
+            part * float(max(self.baseline[cell], self.candidate[cell])),
+        )
+        return delta <= limit and delta + float(self.half[cell]) <= 3 * limit
+
     def change(self, cell: int) -> dict[str, Any]:
         """One cell as the fields of a row: baseline_ns, candidate_ns, delta_ns, and the interval of that."""
         names = ("baseline", "candidate", "delta", "low", "high")

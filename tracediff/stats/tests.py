@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tracediff.stats.rules import ENOUGH as ENOUGH
 from tracediff.stats.rules import LITTLE as LITTLE
@@ -24,9 +25,9 @@ WANTED = 0.02  # of what is compared: the change for which a number of runs is a
 ODD = 6.0  # robust standard deviations from which a run lies apart: by chance in 6 of 100 pairs of five normal runs a side, in 2 of eight
 
 
-def detectable(error: Floats, df: Floats) -> Floats:
+def detectable(error: npt.ArrayLike, df: npt.ArrayLike) -> Floats:
     """The change that such a standard error shows in four of five tests, from the noncentral t distribution."""
-    return np.asarray(error * shift_for(df, quantile(df, 1 - ALPHA / 2), 0.8))
+    return np.asarray(np.asarray(error) * shift_for(df, quantile(df, 1 - ALPHA / 2), 0.8))
 
 
 def robust(distances: Floats) -> float:
