@@ -148,6 +148,7 @@ class _Kernels:
     def __init__(self, rows: list[Match], exact: dict[str, np.ndarray]) -> None:
         self.rows, self.exact = rows, exact
         self.open = exact  # as many launches in every step
+        self.often = 1.0  # of the candidate
 
     def launches(self, phase: str, *, typical: bool) -> np.ndarray:
-        return np.ones((len(self.rows), 2))
+        return np.ones((len(self.rows), 2)) * [1.0, self.often]

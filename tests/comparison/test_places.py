@@ -149,8 +149,11 @@ def test_rows_that_changed_together_are_one_place_with_their_sum():
     assert len([one for one in places_of(apart) if one.kind == "kernels"]) == 2
 
 
-def test_kernels_of_steps_that_all_differ_are_not_tested_and_of_few_steps_nothing_is_confirmed():
-    """Steps that all launch something new: their kernels are a matter of their shapes."""
+@pytest.mark.parametrize(("often", "tested"), [(1.0, True), (1.009, True), (1.011, False)])
+def test_kernels_of_steps_that_all_differ_are_tested_where_both_sides_launch_them_as_often(
+    often: float, tested: bool
+):
+    """Steps that all launch something new: what they launch more of is a matter of their shapes."""
 
     def runs(more: float) -> list[list[dict]]:
         return [
@@ -158,9 +161,14 @@ def test_kernels_of_steps_that_all_differ_are_not_tested_and_of_few_steps_nothin
             for at in range(4)
         ]
 
-    found = judge(measured(runs(0), runs(50), idle=1, kernels=1))
-    (kernel,) = (one for one in found.rows if one.place.kind == "kernels" and one.part == "typical")
-    assert np.isnan(kernel.q) and kernel.level == "within_noise"
+    every = measured(runs(0), runs(50), idle=1, kernels=1)
+    every.kernels.often = often
+    (kernel,) = (one for one in judge(every).rows if one.place.kind == "kernels" and one.part == "typical")
+    assert kernel.level == ("confirmed" if tested else "within_noise")
+    assert np.isnan(kernel.q) != tested
+
+
+def test_of_few_steps_nothing_is_confirmed():
     for steps, level in ((2, "likely"), (12, "confirmed")):
         found = judge(
             measured(side([50.0] * 4, steps=steps), side([90.0] * 4, steps=steps), idle=2, kernels=1)

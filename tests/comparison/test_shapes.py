@@ -17,7 +17,7 @@ US = 1000
 
 
 def side(folder: Path, name: str, attention_us: int) -> Side:
-    """13 steps, each of 10 attention kernels and 10 GEMMs of 20 us, tiled as no other step's."""
+    """13 steps, each of 10 attention kernels, of a grid that goes with their time, and 10 GEMMs of 20 us, tiled as no other step's."""
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     at = 0
     for step in range(13):
@@ -28,7 +28,7 @@ def side(folder: Path, name: str, attention_us: int) -> Side:
             )
             corr = 100 * step + number + 1
             trace.api(1, "cudaLaunchKernel", at, at + 2 * US, corr=corr)
-            trace.kernel(corr, at + 3 * US, at + (3 + us) * US, name=kernel)
+            trace.kernel(corr, at + 3 * US, at + (3 + us) * US, name=kernel, grid=(us, 1, 1))
             at += (us + 4) * US
         trace.range(1, f"step {step}", begin, at)
     (folder / name).mkdir()

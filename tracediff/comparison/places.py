@@ -179,15 +179,27 @@ def _estimated(of: Estimate, at: int) -> dict[str, Any]:
 def _p(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate) -> Floats:
     """The p value of every place; nan where the phase has nothing of the place.
 
-    Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there. Of few
+    Where steps hardly launch what others do, which kernels they launch is a matter of their shapes: no test of kernels there, but of those that both sides launch as often in one grid. Of few
     runs, whose scatter is that of times, nothing is told by a change that is mostly of how many steps launch a kernel.
     """
     there = (of.baseline != 0) | (of.candidate != 0)
     if not phase.steps.steady:
-        there &= np.array([place.kind not in ("kernels", "layers") for place in places], np.bool_)
+        alike = _as_often(measured, phase, part)
+        there &= np.array(
+            [place.kind not in ("kernels", "layers") or alike.issuperset(place.cells) for place in places]
+        )
     few = min(phase.runs) < PERMUTE
     p = np.where(_by_steps(measured, places, phase, part, of), 1.0, of.p) if few else of.p
     return np.where(there, p, np.nan)
+
+
+def _as_often(measured: Measured, phase: PhaseCells, part: Part) -> set[int]:
+    """Cells of kernels that both sides launch equally often, to 1 %, in the same grids."""
+    kernels = measured.kernels
+    counts = kernels.launches(phase.steps.phase, typical=part.name == "typical")
+    same = np.abs(counts[:, 1] - counts[:, 0]) <= SURELY * counts.min(axis=1)
+    rows = zip(measured.layout.kernels, kernels.rows, same.tolist(), strict=True)
+    return {cell for cell, row, often in rows if often and row.match == "exact"}
 
 
 def _by_steps(
