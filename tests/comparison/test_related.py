@@ -196,6 +196,21 @@ def test_nodes_of_a_graph_save_no_launch():
     assert one.judged.delta == pytest.approx(-210 * US)
 
 
+def test_more_collectives_in_a_graph_bring_its_gaps_where_no_other_kernel_does():
+    """72 all-reduces more of 540 us, 760 us of gaps and 50 us of launch calls; a copy kernel that came as well has the gaps and the calls."""
+    comm, gaps, calls, copy = places([210, 190, 20, 0], [750, 950, 70, 5])
+    sent = kernels(comm, "ncclDevKernel_AllReduce", (24, 96), cause="comm", level="exact")
+    rows = [sent, candidate(gaps, "graph_internal"), candidate(calls, "launch_api")]
+    first, other = with_consequences(rows, launches(72))
+    assert sizes(first) == {"comm": 540, "graph_internal": 760} and other is rows[2]
+    (moved,) = [
+        one
+        for one in with_consequences([*rows, kernels(copy, COPY, (0, 72), level="exact")], launches(72))
+        if one is not sent
+    ]
+    assert sizes(moved) == {"kernel_added": 5, "graph_internal": 760, "launch_api": 50}
+
+
 def test_waits_for_one_holder_are_one_cause():
     waits = places([0, 0, 0], [250, 18, 40])
     holders = [("await-response", "serialize"), ("await-response", "outside any range"), ("dispatch", "send")]

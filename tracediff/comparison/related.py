@@ -368,7 +368,8 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
 def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candidate]:
     """Launch calls and gaps of graphs that moved with the number of kernels belong to the kernels that explain most.
 
-    Where these have less than half of the launches that changed, they belong to all kernels that have some of them.
+    Where these have less than half of the launches that changed, they belong to all kernels that have some of them. Collectives, most of whose
+    time is waiting, explain the gaps where nothing else does.
     """
     out = candidates
     calls_more = {
@@ -376,11 +377,10 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
     }
     for phase in sorted({one.phase for one in candidates}):
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, "typical")]
-        own = [
-            one
-            for one in mine
-            if (one.sure or one.differs) and one.where.kernels and one.cause != "comm" and _more(one)
-        ]
+        every = [one for one in mine if (one.sure or one.differs) and one.where.kernels and _more(one)]
+        own = [one for one in every if one.cause != "comm"]
+        nodes = not own  # of collectives alone
+        own = own or every
         if not own:
             continue
         change = sum(_more(one) for one in own)
@@ -393,6 +393,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             if one not in own
             and one.moved
             and one.of_rank is None
+            and (one.cause == "graph_internal" or not nodes)
             and _follows(one, change, _LAUNCH_NS * eager, launching, copies=copies)
         ]
         main = min(own, key=order)
