@@ -452,54 +452,58 @@ def with_synchronisation(
         own = of_phases[phase]
         before, after = own.baseline.syncs_per_step, own.candidate.syncs_per_step
         calls = {row.api: (row.baseline_calls, row.candidate_calls) for row in own.apis if row.kind == "sync"}
-        if abs(after - before) < MOSTLY:
-            continue
-        fewer = max(before, after) >= 2 * min(before, after)
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, part) and one.of_rank is None]
-        syncs = [one for one in mine if one.cause == "host_sync" and one.judged.delta * (after - before) > 0]
-        # a place whose function is called as often as before has no other number of them
         syncs = [
             one
-            for one in syncs
-            if (one.where.api or "") not in calls or _changed_calls(calls, one.where.api, after - before)
+            for one in mine
+            if one.cause == "host_sync"
+            and one.judged.delta * (after - before) > 0
+            # a place whose function is called as often as before has no other number of them
+            and ((one.where.api or "") not in calls or _changed_calls(calls, one.where.api, after - before))
         ]
-        if not syncs:
+        if abs(after - before) < MOSTLY or not syncs:
             continue
         main = min(syncs, key=order)
-        steps = main.judged.phase.part(main.judged.part).estimate
-        hidden_in = float((steps.baseline if after > before else steps.candidate)[STEP])
-        most = hidden_in if fewer else _LAUNCH_NS * abs(after - before)
-        launched = [row for row in structure if row.kind == "kernels" and row.range == main.where.range]
-        does_more = any(row.phase == phase and _as_much_more(row, before, after) for row in launched)
-        followers = [
-            one
-            for one in mine
-            if one not in syncs
-            and not does_more
-            and (one.where.range, one.where.thread) == (main.where.range, main.where.thread)
-            and "syncs" in CAUSES[one.cause].follows
-            and one.judged.delta * main.judged.delta > 0
-            and abs(one.judged.delta) <= most
-        ]
-        changed = [api for api, (one, other) in calls.items() if abs(other - one) >= MOSTLY]
-        api = changed[0] if len(changed) == 1 else None
-        one, other = (
-            zip(*(calls[name] for name in changed), strict=True) if changed else ((before,), (after,))
-        )
-        count = sum(one), sum(other)
-        # calls are counted by function, not by place: the waits of the place are its calls where as many came or went,
-        # and where it has no others, as those of synchronous copies
-        alike = main.count and abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY
-        if main.count and alike and main.count[0] - count[0] < MOSTLY:
-            count = main.count
-        counted = replace(
-            main,
-            count=count,
-            where=replace(main.where, api=api, other_calls=False),
-            facts=main.with_facts(counted_calls=True),
-        )
-        out = _gather(out, main, followers=followers, named=counted)
+        launched = (row for row in structure if row.kind == "kernels" and row.range == main.where.range)
+        followers = []
+        if not any(row.phase == phase and _as_much_more(row, before, after) for row in launched):
+            followers = [one for one in mine if one not in syncs and _hidden_by(one, main, before, after)]
+        named = _with_calls(main, calls, (before, after))
+        out = _gather(out, main, followers=followers, named=named)
     return out
+
+
+def _hidden_by(one: Candidate, main: Candidate, before: float, after: float) -> bool:
+    """Whether a cause may be what synchronising calls beside it expose or hide. `before`, `after`: such calls per step."""
+    steps = main.judged.phase.part(main.judged.part).estimate
+    hidden_in = float((steps.baseline if after > before else steps.candidate)[STEP])
+    fewer = max(before, after) >= 2 * min(before, after)
+    return (
+        (one.where.range, one.where.thread) == (main.where.range, main.where.thread)
+        and "syncs" in CAUSES[one.cause].follows
+        and one.judged.delta * main.judged.delta > 0
+        and abs(one.judged.delta) <= (hidden_in if fewer else _LAUNCH_NS * abs(after - before))
+    )
+
+
+def _with_calls(
+    main: Candidate, calls: Mapping[str, tuple[float, float]], every: tuple[float, float]
+) -> Candidate:
+    """A cause with the number of its synchronising calls. `calls`: per step of each function, `every`: of all.
+
+    They are counted by function, not by place: the waits of the place are its calls where as many came or went, and where it has no
+    others, as those of synchronous copies.
+    """
+    changed = [api for api, (one, other) in calls.items() if abs(other - one) >= MOSTLY]
+    count = every
+    if changed:
+        count = sum(calls[name][0] for name in changed), sum(calls[name][1] for name in changed)
+    if main.count and main.count[0] - count[0] < MOSTLY:
+        alike = abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY
+        count = main.count if alike else count
+    api = changed[0] if len(changed) == 1 else None
+    where = replace(main.where, api=api, other_calls=False)
+    return replace(main, count=count, where=where, facts=main.with_facts(counted_calls=True))
 
 
 def _as_much_more(row: StructureRow, before: float, after: float) -> bool:
