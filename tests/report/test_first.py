@@ -740,13 +740,15 @@ def test_a_kernel_is_not_new_where_another_one_has_its_name() -> None:
     )
     came, went = counted("kernel", 0, 16, name=cat.format(2)), counted("kernel", 8, 0, name=cat.format(8))
     one = result("regressed", seen(1_000, 1_092, 8), structure=[came], kernels=[row])
-    assert headline(one).counts == "By count: 16 more launches of CatArrayBatchedCopy per step."
+    assert headline(one).counts == "By count: 16 launches of CatArrayBatchedCopy more per step."
     both = [msgspec.structs.replace(came, candidate=24.0), went]
     assert headline(msgspec.structs.replace(one, structure=both)).counts == headline(one).counts
     gone = msgspec.structs.replace(came, baseline=16.0, candidate=0.0)
     row = msgspec.structs.replace(row, candidate=row.baseline)
     one = msgspec.structs.replace(one, structure=[gone], kernels=[row])
-    assert headline(one).counts == "By count: 16 fewer launches of CatArrayBatchedCopy per step."
+    assert headline(one).counts == "By count: 16 launches of CatArrayBatchedCopy fewer per step."
+    one = msgspec.structs.replace(one, structure=[msgspec.structs.replace(gone, baseline=1.0)])
+    assert headline(one).counts == "By count: 1 launch of CatArrayBatchedCopy fewer per step."
 
 
 def test_a_kernel_that_went_is_told_with_what_is_in_its_place() -> None:

@@ -238,7 +238,7 @@ def _counts(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
     slots = {"before": before, "after": after, "name": row.name, "range": row.range, "per": row.per}
     if row.kind == "kernel":
         pattern = "new" if not row.baseline else "gone" if not row.candidate else "kernel"
-        slots["name"] = _own(row.name, alike)
+        slots |= {"name": _own(row.name, alike), "launches": units.launches(_size(row))}
         return say(f"count_{pattern}_again" if again else f"count_{pattern}", **slots)
     if of_kind := _OF_KIND.get(row.kind):
         return of_kind(row, slots)
