@@ -23,11 +23,26 @@ US, STEP_NS = 1000, 1_000_000
 Action = Callable[[TraceBuilder, int, int], None]  # trace, when, an id of its own
 
 
-def kernel(name: str = "gemm", *, stream: int = 7, grid: int = 1, text: str = "", device: int = 0) -> Action:
+def kernel(
+    name: str = "gemm",
+    *,
+    stream: int = 7,
+    grid: int = 1,
+    text: str = "",
+    device: int = 0,
+    registers: int = 32,
+) -> Action:
     def act(trace: TraceBuilder, at: int, corr: int) -> None:
         trace.api(1, "cudaLaunchKernel", at, at + US, corr=corr)
         trace.kernel(
-            corr, at + 2 * US, at + 4 * US, name=name, stream=stream, grid=(grid, 1, 1), device=device
+            corr,
+            at + 2 * US,
+            at + 4 * US,
+            name=name,
+            stream=stream,
+            grid=(grid, 1, 1),
+            device=device,
+            registers=registers,
         )
         if text:
             trace.range(1, text, at - US, at + 2 * US)
@@ -198,6 +213,11 @@ CASES = {
     "a range": ([], [entered("cleanup")], [("ranges", "cleanup", 0, 1)]),
     "streams": ([kernel()], [kernel(stream=13)], [("streams", "", 1, 2)]),
     "another grid": ([kernel("norm")], [kernel("norm", grid=2)], [("grid", "norm", 1, 1)]),
+    "more registers": (
+        [kernel("mlp_spills")],
+        [kernel("mlp_spills", registers=255)],
+        [("registers", "mlp_spills", 1, 1)],
+    ),
     "polling": ([], [call("cudaEventQuery")], []),
     "asking": ([], [call("cudaStreamIsCapturing"), call("cuKernelGetAttribute"), call("hipGetLastError")], []),
     "the free memory": ([], [call("cudaMemGetInfo")], [("calls", "cudaMemGetInfo", 0, 1)]),
@@ -208,13 +228,13 @@ CASES = {
 # What others follow from comes first.
 ORDER = (
     "graph_kernels", "graph_launches", "kernels", "dtype", "algorithm", "synchronisations", "code_loads", "collections", "copies", "messages",
-    "graph_instantiations", "allocations", "kernel", "grid", "ranges", "streams", "calls",
+    "graph_instantiations", "allocations", "kernel", "grid", "registers", "ranges", "streams", "calls",
 )  # fmt: skip
 # Those that have nothing to do with each other are parts of one step, which launches a kernel besides.
 GROUPS = (
     (
         "a synchronisation, once though the driver is called in it", "code that a launch loads", "collections", "pinned memory no more",
-        "larger messages", "graphs made", "memory", "another grid", "a range", "another call", "polling", "asking",
+        "larger messages", "graphs made", "memory", "another grid", "more registers", "a range", "another call", "polling", "asking",
     ),
     (
         "a kernel instead of another", "another data type", "another data type of a kernel of no known kind", "another algorithm of NCCL", "larger copies",

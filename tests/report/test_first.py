@@ -699,6 +699,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("workload", 0.9, 0.6), "40 % of the launches have another grid size (other work per step)"),
         (counted("dtype", 1, 1, name="gemm", baseline_values=["fp16"], candidate_values=["fp32"]), "gemm kernels fp16 -> fp32"),
         (counted("algorithm", 64, 64, name="all-reduce", baseline_of=64, candidate_of=64, baseline_values=["RING"], candidate_values=["TREE"]), "all-reduce RING -> TREE in 64 of 64 launches per step"),
+        (counted("registers", 8, 8, name="mlp", baseline_values=["128"], candidate_values=["255"]), "kernel mlp with 128 -> 255 registers per thread"),
         (counted("copies", 0, 8, name="[memcpy DtoH]", memory="pinned", rate=True, baseline_any=0, candidate_any=14), "memcpy DtoH (pinned) in 0 % -> 12 % of steps"),
         (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1", "5632,1,1 x 128,1,1"], candidate_values=["2048,1,1 x 32,1,1", "5632,1,1 x 32,1,1"]),
          "kernel mul_mat_vec in blocks of 128 -> 32 threads"),

@@ -43,10 +43,11 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
     "ranks", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "ahead", "synchronisations", "code_loads", "collections", "copies", "messages",
-    "graph_instantiations", "allocations", "memory", "kernel", "grid", "ranges", "streams", "calls",
+    "graph_instantiations", "allocations", "memory", "kernel", "grid", "registers", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
-_MADE_OF = ("dtype", "algorithm")  # what kernels of one kind compute in, or send by
+# what kernels of one kind compute in or send by, and those of one name take
+_MADE_OF = ("dtype", "algorithm", "registers")
 _SIZED = (
     "copies",
     "messages",
@@ -55,7 +56,7 @@ _VARYING = ("kernels", "graph_launches", "synchronisations", "copies", "ranges")
 _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
 _WITH_LOAD = ("synchronisations", "copies", "ranges")  # how often may go with the load
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
-_ON_DEVICE = ("graph_kernels", "kernels", "launched", "kernel", "grid", "copies", "streams")
+_ON_DEVICE = ("graph_kernels", "kernels", "launched", "kernel", "grid", "registers", "copies", "streams")
 _FEW = 0.05  # of a round, each of which is a part of a step
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -254,6 +255,10 @@ def _kernel_counts(part: Reduction, periods: int) -> _Counts:
         [None if one is None else _Item("grid", one[0], shape=one[1]) for one in named],
         [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes],
         [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
+        [
+            _Item("registers", one[0], shape=f"{count}") if one and count else None
+            for one, count in zip(named, part.keys["registers"], strict=True)
+        ],
     ]
     return *kinds_of(table, "period", periods), items
 

@@ -26,6 +26,7 @@ StructureKind = Literal[
     "algorithm",
     "kernel",
     "grid",
+    "registers",
     "ranges",
     "streams",
     "ranks",
@@ -66,6 +67,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     kernel                launches of the kernel `name`; 0: the side has none
     grid                  launches of the kernel `name`, as many on both sides, with the grids and blocks that the sides have instead of each
                           other in `baseline_values` and `candidate_values`
+    registers             launches of the kernel `name` with the registers per thread of `baseline_values`, which went, and with those of
+                          `candidate_values`, which came
     ranges                NVTX ranges `name` entered
     streams               streams with work
     ranks                 ranks of the program

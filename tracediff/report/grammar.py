@@ -63,6 +63,7 @@ PATTERNS: dict[str, str] = {
     "count_new_again": "{launches} of {name} more per {per}",
     "count_gone_again": "{launches} of {name} fewer per {per}",
     "count_grid": "kernel {name} in another grid",
+    "count_registers": "kernel {name} with {before} -> {after} registers per thread",
     "count_block": "kernel {name} in blocks of {before} -> {after} threads",
     "count_instances": "{count} of {name} per {per} with other template arguments",
     "count_dtype": "{name} kernels {before} -> {after}",

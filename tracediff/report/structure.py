@@ -18,7 +18,18 @@ from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
-_ONCE = ("graph_kernels", "early", "blocking", "streams", "workload", "kernel", "grid", "ranges", "calls")
+_ONCE = (
+    "graph_kernels",
+    "early",
+    "blocking",
+    "streams",
+    "workload",
+    "kernel",
+    "grid",
+    "registers",
+    "ranges",
+    "calls",
+)
 # These follow from others that are said.
 _FOLLOWS = {"kernel": "workload", "grid": "workload", "ranges": "kernels"}
 _MEMSET = "[memset]"
@@ -327,6 +338,11 @@ def _made_of(row: StructureRow, slots: dict[str, str]) -> str:
     return say(pattern, **slots | counts | {"name": name, "before": before, "after": after})
 
 
+def _registers(row: StructureRow, slots: dict[str, str]) -> str:
+    (before,), (after,) = row.baseline_values, row.candidate_values
+    return say("count_registers", **slots | {"name": _own(row.name), "before": before, "after": after})
+
+
 def _messages(row: StructureRow, _: dict[str, str]) -> str:
     name = say("of_group", what=row.name, group=shorten(row.group, NAME)) if row.group else row.name
     change = units.sizes(row.baseline_bytes or 0.0, row.candidate_bytes or 0.0)
@@ -366,6 +382,7 @@ _OF_KIND: dict[StructureKind, Callable[[StructureRow, dict[str, str]], str]] = {
     "dtype": _made_of,
     "algorithm": _made_of,
     "grid": _made_of,
+    "registers": _registers,
     "copies": _copies,
     "messages": _messages,
     "memory": _memory,
