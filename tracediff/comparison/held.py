@@ -101,6 +101,8 @@ def held(
         mine &= (side != one) | (run != number)
     if unit is not None:
         mine &= frame.steps["counterpart"].to_numpy() == unit
+    if not mine.any():
+        return None
     start = frame.steps["start_up"].to_numpy() & mine
     # steps that load code are left out, but for programs that do so in every second step or more
     if not frame.once and all(

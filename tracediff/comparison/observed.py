@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -59,48 +59,85 @@ def _observed(
     return Observed(one.steps.phase, what, **of.change(cell), host_speed_ns=float(of.host_speed[cell]))
 
 
-def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
-    """The largest cause, then those that are more than noise, by size; then what surely moved most the other way, which the change would hide.
+class _Told(NamedTuple):
+    """A cause and what it has of the change, ns."""
 
-    What is sure is told however little of a change it is that may be noise: that would hide it as well. Then the cause without
-    which that would not add up to the change, and what rare steps surely add to a typical one.
-    """
-    delta = found.delta_ns or ROUNDING  # of causes that cancel to the nanosecond as well
-    sign = 1 if delta > 0 else -1
-    worth = abs(found.delta_ns) >= WORTH * phase.step_ns  # of less, only what is more than noise
-    of_noise = found.ci_low_ns <= 0 <= found.ci_high_ns
-    causes = [one for one in findings if one.cause != "batch_mix"]
-    rare = {one.rank: _in_rare_steps(one, found) for one in causes}
-    sizes = [(_size(one, found) or rare[one.rank] * of_noise, one) for one in causes]
-    sizes.sort(key=lambda one: (-sign * one[0], one[1].rank))
-    sizes[1:] = sorted(sizes[1:], key=lambda one: one[1].level == "within_noise")
-    most = SURELY * phase.step_ns if of_noise else np.inf  # that what is sure needs to have
-    least = max(LITTLE * abs(found.delta_ns), WORTH * phase.step_ns)
-    told: list[tuple[float, Finding]] = []
-    for size, one in sizes:
-        hidden = of_noise and one.level in SURE
-        explained = sum(size / delta for size, _ in told) >= _EXPLAINED
-        if len(told) == FIRST or (explained and not hidden):
-            break
-        if sign * size >= (min(least, most) if hidden else least) and (worth or one.level in SURE):
-            told.append((size, one))
-    least = min(max((1 - _EXPLAINED) * abs(found.delta_ns), WORTH * phase.step_ns), most)
-    told += [one for one in sizes if -sign * one[0] >= least and one[1].level in SURE][-1:]
-    known = {one.rank for _, one in told}
-    # of the typical step: what the causes that are told leave of it
-    own = [size for size, one in told if not rare[one.rank]]
-    rest = found.delta_ns - sum(own)
-    sure = any(one.level in SURE for _, one in told)
-    if own and sure and abs(rest) > MOSTLY * max(map(abs, own)):
-        told += [
-            (size, one)
-            for size, one in sizes
-            if one.rank not in known and size / rest > MOSTLY and not rare[one.rank]
-        ][:1]
-    most_rare = max(causes, key=lambda one: abs(rare[one.rank]), default=None)
-    if most_rare and most_rare.rank not in known and abs(rare[most_rare.rank]) >= least:
-        told.append((rare[most_rare.rank], most_rare))
-    return [ObservedPart(one.rank, size, size / delta) for size, one in told]
+    size: float
+    cause: Finding
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is more than noise."""
+        return self.cause.level in SURE
+
+
+def _parts(found: Observed, phase: PhaseCells, findings: Sequence[Finding]) -> list[ObservedPart]:
+    """The causes that go with the change, what surely goes against it, the one without which these would not add up to it, and what rare steps surely add."""
+    causes = _Causes(found, phase, [one for one in findings if one.cause != "batch_mix"])
+    told = causes.with_it() + causes.against_it()
+    told += causes.missing(told)
+    told += causes.rarely(told)
+    return [ObservedPart(one.cause.rank, one.size, one.size / causes.delta) for one in told]
+
+
+class _Causes:
+    """The causes of an observed change: the largest with it, then those that are more than noise, by size."""
+
+    def __init__(self, found: Observed, phase: PhaseCells, causes: Sequence[Finding]) -> None:
+        self.delta = found.delta_ns or ROUNDING  # of causes that cancel to the nanosecond as well
+        self._change, self._of_noise = abs(found.delta_ns), found.ci_low_ns <= 0 <= found.ci_high_ns
+        self._worth = WORTH * phase.step_ns  # of a smaller change only what is more than noise
+        # what is sure is told however little of a change it is that may be noise: that would hide it
+        self._most = SURELY * phase.step_ns if self._of_noise else np.inf
+        self._rare = [_Told(_in_rare_steps(one, found), one) for one in causes]
+        own = [
+            _Told(_size(one, found) or rare.size * self._of_noise, one)
+            for one, rare in zip(causes, self._rare, strict=True)
+        ]
+        own.sort(key=lambda one: (-self._with(one), one.cause.rank))
+        self._own = own[:1] + sorted(own[1:], key=lambda one: not one.sure)
+
+    def _with(self, one: _Told) -> float:
+        return one.size if self.delta > 0 else -one.size
+
+    def with_it(self) -> list[_Told]:
+        """As many as explain the change; of one that may be noise all that are sure."""
+        told: list[_Told] = []
+        least = max(LITTLE * self._change, self._worth)
+        for one in self._own:
+            hidden = self._of_noise and one.sure
+            explained = sum(part.size / self.delta for part in told) >= _EXPLAINED
+            if len(told) == FIRST or (explained and not hidden):
+                break
+            enough = self._with(one) >= (min(least, self._most) if hidden else least)
+            if enough and (one.sure or self._change >= self._worth):
+                told.append(one)
+        return told
+
+    @property
+    def _least(self) -> float:
+        return min(max((1 - _EXPLAINED) * self._change, self._worth), self._most)
+
+    def against_it(self) -> list[_Told]:
+        """What surely moved most the other way, which the change would hide."""
+        return [one for one in self._own if one.sure and -self._with(one) >= self._least][-1:]
+
+    def missing(self, told: Sequence[_Told]) -> list[_Told]:
+        """The cause that holds most of what sure ones leave of the typical step's change, where that is half of the largest of them or more."""
+        rare = {one.cause.rank for one in self._rare if one.size}
+        own = [one for one in told if one.cause.rank not in rare]
+        rest = self.delta - sum(one.size for one in own)
+        largest = max((abs(one.size) for one in own), default=np.inf)
+        if not any(one.sure for one in told) or abs(rest) <= MOSTLY * largest:
+            return []
+        others = [one for one in self._own if one not in told and one.cause.rank not in rare]
+        return [one for one in others if one.size / rest > MOSTLY][:1]
+
+    def rarely(self, told: Sequence[_Told]) -> list[_Told]:
+        """What rare steps surely add to a typical one."""
+        most = max(self._rare, key=lambda one: abs(one.size), default=None)
+        known = {one.cause.rank for one in told}
+        return [most] if most and most.cause.rank not in known and abs(most.size) >= self._least else []
 
 
 def _elsewhere(measured: Measured, found: Observed, findings: Sequence[Finding]) -> list[ObservedPart]:

@@ -379,7 +379,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, "typical")]
         every = [one for one in mine if (one.sure or one.differs) and one.where.kernels and _more(one)]
         own = [one for one in every if one.cause != "comm"]
-        nodes = not own  # of collectives alone
+        collectives = not own
         own = own or every
         if not own:
             continue
@@ -393,7 +393,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             if one not in own
             and one.moved
             and one.of_rank is None
-            and (one.cause == "graph_internal" or not nodes)
+            and (one.cause == "graph_internal" or not collectives)
             and _follows(one, change, _LAUNCH_NS * eager, launching, copies=copies)
         ]
         main = min(own, key=order)
