@@ -16,8 +16,10 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -26,7 +28,7 @@ from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.intervals import Ints
 from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE, regular
 from tracediff.accounting.reduction import Reduction
-from tracediff.comparison.frame import Frame
+from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective, is_numbered, normalise, short
@@ -107,11 +109,7 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, counted, len(items))
         if facts is not None and (not frame.once or frame.rounds or _same_work(items, facts)):
-            units = frame.steps["counterpart"].unique().to_list()
-            alone = {one: held(frame, phase, counted, len(items), one) for one in units if len(units) > 1}
-            of = _Phase(
-                frame, phase.phase, items, facts, counted, {at: one for at, one in alone.items() if one}
-            )
+            of = _Phase(frame, phase, items, facts, counted)
             once = () if rows else _of_runs(sides, of)
             rows += sorted([*_rows_of(sides, of), *once], key=_rank)
     return rows
@@ -304,15 +302,28 @@ def _function(api: str, kind: str) -> str:
 _Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a kind and what else is known
 
 
-class _Phase(NamedTuple):
+class _Phase(msgspec.Struct, frozen=True, dict=True):
     """A phase, and what its steps hold."""
 
     frame: Frame
-    name: str
+    steps: PhaseSteps
     items: list[_Item]
     held: Held
     counted: Counted
-    of_units: dict[int, Held]  # of each rank and device, where there are several
+
+    @property
+    def name(self) -> str:
+        """What the phase is called."""
+        return self.steps.phase
+
+    @cached_property
+    def of_units(self) -> dict[int, Held]:
+        """What the steps of each rank and device hold, where there are several."""
+        units = self.frame.steps["counterpart"].unique().to_list()
+        if len(units) < 2:
+            return {}
+        every = ((one, held(self.frame, self.steps, self.counted, len(self.items), one)) for one in units)
+        return {unit: one for unit, one in every if one is not None}
 
     def where(self, at: int) -> dict[str, object]:
         """The rank that alone has a difference, or of several devices of one rank that which alone has work of another amount."""
@@ -428,11 +439,14 @@ def _differing(
 
 def _moved(of: _Phase, total: int) -> Iterator[StructureRow]:
     """Kernels of which some ranks or devices have more and others fewer."""
+    before, after = of.held.each[:, :, total].T
+    if (before == after).all():
+        return
     units = {one: held for one, held in of.of_units.items() if held.differs[total]}
     if len({held.after[total] > held.before[total] for held in units.values()}) == 2:
         for one, held in units.items():
-            before, after = held.counts[:, total].tolist()
-            yield of.row("kernels", baseline=before, candidate=after, **of.place([one]))
+            one_side, other = held.counts[:, total].tolist()
+            yield of.row("kernels", baseline=one_side, candidate=other, **of.place([one]))
 
 
 def _same_work(items: list[_Item], held: Held) -> bool:
