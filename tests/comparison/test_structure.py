@@ -218,6 +218,9 @@ CASES = {
         [kernel("mlp_spills", registers=255)],
         [("registers", "mlp_spills", 1, 1)],
     ),
+    "more registers of what a compiler numbers": (
+        [kernel("loop_add_fusion_3")], [kernel("loop_add_fusion_3", registers=255)], [],
+    ),
     "polling": ([], [call("cudaEventQuery")], []),
     "asking": ([], [call("cudaStreamIsCapturing"), call("cuKernelGetAttribute"), call("hipGetLastError")], []),
     "the free memory": ([], [call("cudaMemGetInfo")], [("calls", "cudaMemGetInfo", 0, 1)]),
@@ -234,7 +237,7 @@ ORDER = (
 GROUPS = (
     (
         "a synchronisation, once though the driver is called in it", "code that a launch loads", "collections", "pinned memory no more",
-        "larger messages", "graphs made", "memory", "another grid", "more registers", "a range", "another call", "polling", "asking",
+        "larger messages", "graphs made", "memory", "another grid", "more registers", "more registers of what a compiler numbers", "a range", "another call", "polling", "asking",
     ),
     (
         "a kernel instead of another", "another data type", "another data type of a kernel of no known kind", "another algorithm of NCCL", "larger copies",

@@ -714,6 +714,13 @@ def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
     assert headline(one).counts == f"By count: {said}."
 
 
+def test_a_kernel_in_another_grid_takes_other_registers() -> None:
+    shapes = {"baseline_values": ["8,1,1 x 128,1,1"], "candidate_values": ["16,1,1 x 64,1,1"]}
+    rows = [counted("grid", 8, 8, name="mlp", **shapes), counted("registers", 8, 8, name="mlp", baseline_values=["128"], candidate_values=["72"])]  # fmt: skip
+    one = result("regressed", seen(1_000, 1_092, 8), structure=rows)
+    assert headline(one).counts == "By count: kernel mlp in another grid."
+
+
 def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_gone() -> None:
     """24 of one and 24 of the other: told where nothing else is, for it may only be tuned anew. Where one more came it says so."""
     old, new = (

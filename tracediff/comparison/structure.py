@@ -254,8 +254,11 @@ def _kernel_counts(part: Reduction, periods: int) -> _Counts:
         [_Item("dtype", one[0], shape=one[1]) if one and one[1] else None for one in dtypes],
         [_Item("algorithm", name, shape=by) if name else None for name, by in sent],
         [
-            _Item("registers", one[0], shape=f"{count}") if one and count else None
-            for one, count in zip(named, part.keys["registers"], strict=True)
+            # kernels that a compiler numbers are others under one name
+            _Item("registers", one[0], shape=f"{count}") if one and count and one[0] == name else None
+            for one, (name, count) in zip(
+                named, part.keys.select("name", "registers").iter_rows(), strict=True
+            )
         ],
     ]
     return *kinds_of(table, "period", periods), items

@@ -31,7 +31,7 @@ _ONCE = (
     "calls",
 )
 # These follow from others that are said.
-_FOLLOWS = {"kernel": "workload", "grid": "workload", "ranges": "kernels"}
+_FOLLOWS = {"kernel": "workload", "grid": "workload", "registers": "grid", "ranges": "kernels"}
 _MEMSET = "[memset]"
 
 
