@@ -28,7 +28,7 @@ from tracediff.accounting.intervals import (
     sum_by,
 )
 from tracediff.accounting.sweep import Gaps
-from tracediff.accounting.walk import CODE, Hosts, IdlePieces, Names, attribute, elsewhere
+from tracediff.accounting.walk import CODE, Hosts, IdlePieces, Names, attribute
 from tracediff.model.causes import IDLE
 from tracediff.trace.periods import Timeline, Unit
 
@@ -62,10 +62,9 @@ def idle_tables(
     units = []
     first_period = 0
     for unit, own in zip(timeline.units, gaps, strict=True):
-        others = elsewhere(timeline, unit)
-        sums = _Unit(unit, own, first_period, stratum, phase, cells, others)
+        sums = _Unit(unit, own, first_period, stratum, phase, cells)
         for low, high in chunks(own.size, _BLOCK):
-            parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts, others)
+            parts = attribute(unit, own.take(slice(low, high)), timeline.launches, labels, hosts)
             sums.add(parts, low, high)
             if each is not None:
                 each(parts, stratum[first_period + own.period[low:high]])
@@ -195,11 +194,8 @@ class _Longest(msgspec.Struct, frozen=True):
 class _Unit:
     """Sums over the pieces of one unit. `first`: number of its first period; `stratum`, `phase`: of each period of the export."""
 
-    def __init__(
-        self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, phase: Ints, cells: _Cells, others: Intervals
-    ) -> None:
+    def __init__(self, unit: Unit, gaps: Gaps, first: int, stratum: Ints, phase: Ints, cells: _Cells) -> None:
         self._unit, self._gaps, self._first, self._stratum, self._cells = unit, gaps, first, stratum, cells
-        self._others = others
         self._phase = phase[first : first + len(unit.step)]
         self._worst_gaps = _longest_gaps(gaps)
         self._is_worst = np.zeros(gaps.size, np.bool_)
@@ -228,7 +224,7 @@ class _Unit:
         self._sums.append(
             (at + (begin + self._first), cells[cell], sum_by(sums, size, ns)[some], count[some])
         )
-        theirs = covered(Intervals(start, end), self._others)
+        theirs = covered(Intervals(start, end), self._gaps.others)
         self._add_entries(gap, np.array(self._cells.entry_of)[cells][which], ns, theirs, low, high)
         _, which_moment = grouped(np.array(self._cells.moment_of)[cells])
         phase = self._phase[period[gap]]

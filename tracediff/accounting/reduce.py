@@ -97,7 +97,7 @@ def _measure(
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
-    swept = [sweep(unit) for unit in timeline.units]
+    swept = [sweep(timeline, unit) for unit in timeline.units]
     periods = _periods(timeline.units, swept, steps)
     first_of = np.cumsum([0, *(len(unit.step) for unit in timeline.units)]).tolist()
     sums = [op_sums(*each) for each in zip(timeline.units, swept, first_of, strict=False)]

@@ -9,19 +9,21 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Index, Ints, outermost
-from tracediff.trace.periods import Unit
+from tracediff.accounting.intervals import EMPTY, Floats, Index, Intervals, Ints, outermost, union
+from tracediff.trace.periods import COMM, Timeline, Unit
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """Idle chunks [start, end) of a device in order of time: arrays of one length."""
+    """Idle chunks [start, end) of a device in order of time: arrays of one length. others: when other devices of its process work."""
 
     start: Ints
     end: Ints
     op: Index  # that ends it
     previous: Index  # that ran last before it
     period: Index
+    others: Intervals
 
     @property
     def size(self) -> int:
@@ -30,9 +32,8 @@ class Gaps(msgspec.Struct, frozen=True):
 
     def take(self, index: slice | npt.NDArray[np.intp]) -> Gaps:
         """The gaps at these positions."""
-        return Gaps(
-            self.start[index], self.end[index], self.op[index], self.previous[index], self.period[index]
-        )
+        columns = ("start", "end", "op", "previous", "period")
+        return replace(self, **{name: getattr(self, name)[index] for name in columns})
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -50,14 +51,16 @@ class Sweep(msgspec.Struct, frozen=True):
     gaps: Gaps
 
 
-def sweep(unit: Unit) -> Sweep:
+def sweep(timeline: Timeline, unit: Unit) -> Sweep:
     """Sweep a unit's ops; sorts only where ops overlap, linear otherwise."""
     bounds, periods = unit.bounds, len(unit.bounds) - 1
     # ops come in order of start: look up the few bounds among them, not every op among the bounds
     edges = np.searchsorted(unit.start, bounds, side="left")
     inside = slice(int(edges[0]), int(edges[-1]))
     op_period = np.repeat(np.arange(periods, dtype=np.int32), np.diff(edges))
-    return Sweep(*_pieces(unit, inside, op_period), inside, op_period, _gaps(unit, periods))
+    return Sweep(
+        *_pieces(unit, inside, op_period), inside, op_period, _gaps(unit, periods, _elsewhere(timeline, unit))
+    )
 
 
 def _pieces(unit: Unit, inside: slice, op_period: Index) -> tuple[Ints, Index, Index, Floats]:
@@ -149,7 +152,14 @@ def _shared(start: Ints, end: Ints, kind: npt.NDArray[np.int8], period: Index, b
     return share
 
 
-def _gaps(unit: Unit, periods: int) -> Gaps:
+def _elsewhere(timeline: Timeline, unit: Unit) -> Intervals:
+    """When other devices of a unit's process work; a collective may wait for the unit itself."""
+    others = [one for one in timeline.units if one.pid == unit.pid and one.device != unit.device]
+    work = [(one.start[one.kind != COMM], one.end[one.kind != COMM]) for one in others]
+    return union(*map(np.concatenate, zip(*work, strict=True))) if work else EMPTY
+
+
+def _gaps(unit: Unit, periods: int, others: Intervals) -> Gaps:
     start, end = unit.start, unit.end
     reach = np.maximum.accumulate(end)
     idle = start[1:] > reach[:-1]
@@ -166,4 +176,4 @@ def _gaps(unit: Unit, periods: int) -> Gaps:
             np.where(end >= reach, np.arange(len(end), dtype=np.int32), np.int32(0))
         )
         previous = setter[previous]
-    return Gaps(begin, start[after], after, previous, period)
+    return Gaps(begin, start[after], after, previous, period, others)

@@ -47,7 +47,7 @@ from tracediff.accounting.intervals import (
 from tracediff.accounting.sweep import Gaps
 from tracediff.formats.database import create_table, release_memory, run_sql
 from tracediff.model.causes import IDLE
-from tracediff.trace.periods import COMM, Timeline, Unit
+from tracediff.trace.periods import Unit
 from tracediff.trace.threads import LAUNCH, OTHER, SYNC, Calls, Launches, Places, Thread, distinct
 
 # Host windows of the measured steps: in which stratum something on the host happened.
@@ -459,17 +459,8 @@ class IdlePieces(msgspec.Struct, frozen=True):
     under: Index | None = None  # for gil_wait: the cause it would have without a GIL trace
 
 
-def elsewhere(timeline: Timeline, unit: Unit) -> Intervals:
-    """When other devices of a unit's process work; a collective may wait for the unit itself."""
-    others = [one for one in timeline.units if one.pid == unit.pid and one.device != unit.device]
-    work = [(one.start[one.kind != COMM], one.end[one.kind != COMM]) for one in others]
-    return union(*map(np.concatenate, zip(*work, strict=True))) if work else EMPTY
-
-
-def attribute(
-    unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: Hosts, others: Intervals
-) -> list[IdlePieces]:
-    """Cut gaps of a unit into pieces by cause. `labels`: the range in which each launch began (`Hosts.labels`); `others`: see `elsewhere`."""
+def attribute(unit: Unit, gaps: Gaps, launches: Launches, labels: Ints, hosts: Hosts) -> list[IdlePieces]:
+    """Cut gaps of a unit into pieces by cause. `labels`: the range in which each launch began (`Hosts.labels`)."""
     launch = unit.launch[gaps.op]
     tid = np.where(launch >= 0, launches.tid[launch], -1) if len(launches.tid) else np.full(gaps.size, -1)
     parts = []
@@ -479,19 +470,12 @@ def attribute(
             start, end = gaps.start[index], gaps.end[index]
             parts.append(_pieces(index, start, end, "unattributed", -1, np.full(len(index), -1)))
         else:
-            parts += _of_thread(unit, gaps, index, launches, labels, hosts, hosts.thread(thread), others)
+            parts += _of_thread(unit, gaps, index, launches, labels, hosts, hosts.thread(thread))
     return parts
 
 
 def _of_thread(
-    unit: Unit,
-    gaps: Gaps,
-    index: Index,
-    launches: Launches,
-    labels: Ints,
-    hosts: Hosts,
-    host: HostThread,
-    others: Intervals,
+    unit: Unit, gaps: Gaps, index: Index, launches: Launches, labels: Ints, hosts: Hosts, host: HostThread
 ) -> list[IdlePieces]:
     """The pieces of those gaps whose ending op was launched by one thread."""
     op, start, end = gaps.op[index], gaps.start[index], gaps.end[index]
@@ -503,7 +487,7 @@ def _of_thread(
     walked = np.flatnonzero(~internal & ~ahead)
     late = walked[(call.end < end)[walked]]
     latency = Intervals(call.end[late], end[late])
-    theirs = 2 * covered(latency, others) > latency.end - latency.start
+    theirs = 2 * covered(latency, gaps.others) > latency.end - latency.start
     waits = (
         (late[~theirs], latency.take(~theirs), "launch_latency"),
         (late[theirs], latency.take(theirs), "dependency"),

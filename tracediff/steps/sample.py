@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tracediff.accounting.intervals import Index, Ints, layers, union
 from tracediff.accounting.reduction import Lane, SampledStep
 from tracediff.accounting.sweep import Sweep
-from tracediff.accounting.walk import Hosts, IdlePieces, attribute, elsewhere, places_of
+from tracediff.accounting.walk import Hosts, IdlePieces, attribute, places_of
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.names import category
@@ -188,7 +188,7 @@ class StepEvents:
         for tid in distinct(launches.tid[launch[launch >= 0]]):
             own = np.unique(launch[(launch >= 0) & (launches.tid[launch] == tid)])
             labels[own] = self._hosts.thread(tid).label_at(launches.start[own])
-        return attribute(unit, mine, launches, labels, self._hosts, elsewhere(self.timeline, unit))
+        return attribute(unit, mine, launches, labels, self._hosts)
 
     def _idle_words(self, part: IdlePieces) -> tuple[list[str], list[str], list[str], list[str]]:
         """Of each piece: range, call, range of the GIL's holder, and all in one."""
