@@ -32,8 +32,8 @@ HELD, CERTAIN = 0.85, 10
 class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
-    before, after: the values, in the workload with the most steps; counts: (2, items) per step of it, the few steps with other values
-    among them; each, shown: (workloads, 2, items) the same in every workload, and which one `counts` are of. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
+    before, after: the values, in the workload with the most steps; each: (workloads, 2, items) per step, the few steps with other values
+    among them; shown: the workload that each item is told of. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
     other_bytes: as many, of other known sizes. means, any: (2, items) per step of all, steps with any. steps: a side. spread: (2 sides, 2,
     items) of counts that vary, the least and the most there but for the steps that may differ from a value that holds; apart: so much so
     that those of the sides do not meet.
@@ -41,7 +41,6 @@ class Held(msgspec.Struct, frozen=True):
 
     before: Floats
     after: Floats
-    counts: Floats
     each: Floats
     shown: Ints
     constant: npt.NDArray[np.bool_]
@@ -60,9 +59,9 @@ class Held(msgspec.Struct, frozen=True):
         """Of every item, whether it differs and so many steps show it that it can be no chance."""
         return self.differs & (min(self.steps) >= CERTAIN)
 
-    def beside(self, item: int, other: int) -> Floats:
-        """The counts of another item in the workload that an item is shown for, (2,)."""
-        return self.each[self.shown[item], :, other]
+    def counts(self, item: int, of: int | None = None) -> Floats:
+        """How many of an item a step of each side has, (2,), in the workload that it, or item `of`, is told of."""
+        return self.each[self.shown[item if of is None else of], :, item]
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -184,8 +183,8 @@ def _values(
         """
         there = np.zeros(items, np.bool_)
         for one in np.unique(unit):
-            weight = np.where((unit == one)[:, None], steps, 0) / steps[unit == one].sum(axis=0)
-            more, less = ((change == sign).T @ weight for sign in (1, -1))
+            own, weight = change[unit == one], steps[unit == one] / steps[unit == one].sum(axis=0)
+            more, less = ((own == sign).T @ weight for sign in (1, -1))
             there |= ((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1)
         return there & ((change >= 0).all(axis=0) | (change <= 0).all(axis=0))
 
@@ -211,7 +210,6 @@ def _values(
     return Held(
         value[shown, 0, every],
         value[shown, 1, every],
-        each[shown, :, every].T,
         each,
         shown,
         constant(share),

@@ -374,7 +374,7 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
         told.add((kind, item.name))
         fields: dict[str, object] = {
             "name": item.name, "thread": item.thread or threads.get(item, ""), "memory": item.memory, "group": item.group,
-            "baseline": float(held.counts[0, at]), "candidate": float(held.counts[1, at]),
+            "baseline": float(held.counts(at)[0]), "candidate": float(held.counts(at)[1]),
             "baseline_any": int(held.any[0, at]), "candidate_any": int(held.any[1, at]),
             "certain": of.certain and (kind != "collections" or all(collected)), **of.where(at),
         }  # fmt: skip
@@ -442,14 +442,13 @@ def _differing(
 
 def _moved(of: _Phase, total: int) -> Iterator[StructureRow]:
     """Kernels of which some ranks or devices have more and others fewer."""
-    before, after = of.held.each[:, :, total].T
-    if (before == after).all():
+    if not np.diff(of.held.each[:, :, total]).any():
         return
     units = {one: held for one, held in of.of_units.items() if held.differs[total]}
     if len({held.after[total] > held.before[total] for held in units.values()}) == 2:
         for one, held in units.items():
-            one_side, other = held.counts[:, total].tolist()
-            yield of.row("kernels", baseline=one_side, candidate=other, **of.place([one]))
+            before, after = held.counts(total).tolist()
+            yield of.row("kernels", baseline=before, candidate=after, **of.place([one]))
 
 
 def _same_work(items: list[_Item], held: Held) -> bool:
@@ -502,7 +501,7 @@ def _copies(held: Held, items: list[_Item], changed: Sequence[int], row: _Made) 
         if paired:
             one, other = paired
             yield row(
-                one, "copies", memory="", candidate=float(held.counts[1, other]), candidate_any=int(held.any[1, other]),
+                one, "copies", memory="", candidate=float(held.counts(other)[1]), candidate_any=int(held.any[1, other]),
                 baseline_bytes=float(held.bytes[0, one]), candidate_bytes=float(held.bytes[1, other]),
                 baseline_values=[items[one].memory], candidate_values=[items[other].memory],
             )  # fmt: skip
@@ -554,7 +553,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
     """Kernels in graphs, where it is not only that the graphs have fewer or more."""
     if total is None:
         return
-    in_graphs, in_all = held.counts[:, at], held.beside(at, total)
+    in_graphs, in_all = held.counts(at), held.counts(total, at)
     alone = [whole - part for part, whole in zip(in_graphs, in_all, strict=True)]
     if alone[0] != alone[1] or not all(in_graphs):
         yield row(at, "graph_kernels", baseline_of=float(in_all[0]), candidate_of=float(in_all[1]))
@@ -583,8 +582,8 @@ def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
     drained = place.get(_Item("drained"))
     if drained is None or not held.differs[drained]:
         return False
-    before, after = held.beside(ahead, drained)
-    return bool((after - before) * (held.counts[1, ahead] - held.counts[0, ahead]) < 0)
+    more_drained, more_ahead = (float(np.diff(held.counts(one, ahead))[0]) for one in (drained, ahead))
+    return more_drained * more_ahead < 0
 
 
 def _share(kind: str, of: _Phase) -> Iterator[StructureRow]:
