@@ -208,16 +208,8 @@ def stops_of_one(steps: pl.DataFrame) -> Stops | None:
     if not chosen.any():
         return None
     every = _period(steps, inside, np.flatnonzero(inside)[chosen])
-    return Stops(
-        str(steps["phase"][0]),
-        "baseline",
-        int(chosen.sum()),
-        len(ns),
-        0,
-        0,
-        every,
-        float(np.median(more[chosen])),
-    )
+    length, phase = float(np.median(more[chosen])), str(steps["phase"][0])
+    return Stops(phase, "baseline", int(chosen.sum()), len(ns), 0, 0, every, length)
 
 
 def _stop_of(more: Floats, usual: float) -> float:

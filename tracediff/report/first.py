@@ -299,8 +299,7 @@ def why(result: Result) -> str:
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
         cause, change = named(finding), prose.delta(one.delta_ns)
-        of_typical = finding.part == observed.of or finding.part != "tail"
-        within = of_typical and (0 < one.share <= 1 or change == prose.delta(observed.delta_ns))
+        within = finding.part != "tail" and (0 < one.share <= 1 or change == prose.delta(observed.delta_ns))
         pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
         step = step_of(result, finding.where.phase or "")
         if one.share < 0:

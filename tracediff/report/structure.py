@@ -19,17 +19,8 @@ from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = (
-    "graph_kernels",
-    "early",
-    "blocking",
-    "streams",
-    "workload",
-    "kernel",
-    "grid",
-    "registers",
-    "ranges",
-    "calls",
-)
+    "graph_kernels", "early", "blocking", "streams", "workload", "kernel", "grid", "registers", "ranges", "calls",
+)  # fmt: skip
 # These follow from others that are said.
 _FOLLOWS = {"kernel": "workload", "grid": "workload", "registers": "grid", "ranges": "kernels"}
 _MEMSET = "[memset]"

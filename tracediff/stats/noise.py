@@ -150,10 +150,8 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def about_same(self, cell: int, part: float) -> bool:
         """Whether a cell changed by less than `part` of it, and what may be noise leaves no room for much more."""
-        delta, limit = (
-            abs(float(self.delta[cell])),
-            part * float(max(self.baseline[cell], self.candidate[cell])),
-        )
+        delta = abs(float(self.delta[cell]))
+        limit = part * float(max(self.baseline[cell], self.candidate[cell]))
         return delta <= limit and delta + float(self.half[cell]) <= 3 * limit
 
     def change(self, cell: int) -> dict[str, Any]:

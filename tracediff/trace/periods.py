@@ -51,9 +51,7 @@ class Segments(msgspec.Struct, frozen=True):
     recurring: Flags  # (k,) class of at least RECURS segments
     alike: float  # share of ops in recurring classes, edges left out
     known: float  # share of ops inside sequences of three launches that at least RECURS segments hold
-    ordered: (
-        float  # share of ops in segments with the sequence of launches of their class, or one that recurs
-    )
+    ordered: float  # share of ops in segments whose sequence of launches is their class's, or recurs
 
 
 def segments(start: Ints, token: Ints, ops: Ints) -> Segments:
