@@ -976,7 +976,7 @@ def _note(
         parts.append(
             (f"process {process.pid}: " if len(found) > 1 else "")
             + f"{len(one.steps) - 1} steps of about {level.launches} launching calls, each from where {BEGINS[level.event]}"
-            + (f" ({level.producer})" if level.producer else "")
+            + _of(level)
             + (
                 f", of one of {process.loops} threads that launch and wait by themselves"
                 if process.loops > 1
@@ -992,7 +992,7 @@ def _note(
         many = " to ".join(dict.fromkeys((str(outer.least), str(outer.most))))
         parts.append(
             f"these may be parts of steps, {many} of them in each of {level.segments}, which begin where the host waits for"
-            f" another result ({level.producer}): an NVTX range around each step settles it"
+            f" another result{_of(level)}: an NVTX range around each step settles it"
         )
     unsure = any(level.mark.event not in ("result", "copy") and not level.anchored for _, level in found)
     return Note(
@@ -1000,3 +1000,8 @@ def _note(
         f"{capture.name}: no step labels; steps were inferred from what the program repeats: {'; '.join(parts)}"
         + (". The host waits for no result in them: these may be layers, or several steps" if unsure else ""),
     )
+
+
+def _of(level: Level) -> str:
+    """The kernel that a level begins with, in brackets; nothing where it is of any."""
+    return f" ({level.producer})" if level.producer else ""
