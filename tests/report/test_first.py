@@ -703,7 +703,10 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
         (counted("copies", 0, 8, name="[memcpy DtoH]", memory="pinned", rate=True, baseline_any=0, candidate_any=14), "memcpy DtoH (pinned) in 0 % -> 12 % of steps"),
         (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1", "5632,1,1 x 128,1,1"], candidate_values=["2048,1,1 x 32,1,1", "5632,1,1 x 32,1,1"]),
          "kernel mul_mat_vec in blocks of 128 -> 32 threads"),
-        (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1"], candidate_values=["8192,1,1 x 32,1,1"]), "kernel mul_mat_vec in another grid"),
+        (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1"], candidate_values=["8192,1,1 x 32,1,1"]), "kernel mul_mat_vec in a grid of 2048 -> 8192 blocks"),
+        (counted("grid", 2, 2, name="gather", baseline_values=["48,1,16 x 128,1,1", "6,1,1 x 128,1,1"], candidate_values=["6,1,1 x 128,1,1", "48,4,1 x 128,1,1"]),
+         "kernel gather in a grid of 48,1,16 -> 48,4 blocks"),
+        (counted("grid", 2, 2, name="gather", baseline_values=["48,1,1 x 128,1,1"], candidate_values=["24,1,1 x 128,1,1", "6,1,1 x 64,1,1"]), "kernel gather in other grids"),
         (counted("grid", 16, 16, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", baseline_values=["16,1,1 x 512,1,1"], candidate_values=["4,1,1 x 544,1,1"]),
          "all-reduce with other channels or another protocol of NCCL (grid 16 x 512 -> 4 x 544)"),
     ],
@@ -718,7 +721,7 @@ def test_a_kernel_in_another_grid_takes_other_registers() -> None:
     shapes = {"baseline_values": ["8,1,1 x 128,1,1"], "candidate_values": ["16,1,1 x 64,1,1"]}
     rows = [counted("grid", 8, 8, name="mlp", **shapes), counted("registers", 8, 8, name="mlp", baseline_values=["128"], candidate_values=["72"])]  # fmt: skip
     one = result("regressed", seen(1_000, 1_092, 8), structure=rows)
-    assert headline(one).counts == "By count: kernel mlp in another grid."
+    assert headline(one).counts == "By count: kernel mlp in a grid of 8 -> 16 blocks."
 
 
 def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_gone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 
@@ -261,16 +262,6 @@ def _rarer(row: StructureRow) -> bool:
     return any(0 < some < MOSTLY * steps for some, steps in sides)
 
 
-def _blocks(row: StructureRow) -> tuple[str, str] | None:
-    """The blocks of both sides, where a kernel has others in the same grids."""
-    sides = [
-        [set(part) for part in zip(*(shape.split(" x ") for shape in values), strict=True)]
-        for values in (row.baseline_values, row.candidate_values)
-    ]
-    (grids, before), (others, after) = sides
-    return ("/".join(sorted(before)), "/".join(sorted(after))) if grids == others else None
-
-
 def _own(name: str, alike: Collection[str] = ()) -> str:
     """A kernel by a name of its own: a word for its kind, such as GEMM, is that of several, and so are those of `alike`."""
     said = brief(short(name))
@@ -315,18 +306,30 @@ def _kernels(row: StructureRow, slots: dict[str, str]) -> str:
 
 
 def _made_of(row: StructureRow, slots: dict[str, str]) -> str:
-    """Another data type, algorithm or grid; other blocks in the same grids, or other channels of a collective."""
-    name, pattern = shorten(row.name, NAME), f"count_{row.kind}"
-    one, other = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
-    if row.kind == "grid":
-        name = collective(row.name)[0]
-        pattern = "count_channels" if name else pattern
-        if not name and (blocks := _blocks(row)):
-            (one, other), pattern = blocks, "count_block"
-        name = name or _own(row.name)
-    before, after = (text.replace(",1,1", "") for text in (one, other))
+    """Another data type or algorithm."""
+    before, after = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
     counts = {"count": slots["after"], "of": units.count(row.candidate_of or 0.0)}
-    return say(pattern, **slots | counts | {"name": name, "before": before, "after": after})
+    named = {"name": shorten(row.name, NAME), "before": before, "after": after}
+    return say(f"count_{row.kind}", **slots | counts | named)
+
+
+def _grid(row: StructureRow, _: dict[str, str]) -> str:
+    """Other blocks in the same grids, one grid for another, or several others; other channels of a collective."""
+    sides = (row.baseline_values, row.candidate_values)
+    shapes = [{tuple(one.split(" x ")) for one in values} for values in sides]
+    if of := collective(row.name)[0]:
+        return _shaped("count_channels", of, *({" x ".join(one) for one in side} for side in shapes))
+    (grids, blocks), (others, other_blocks) = (map(set, zip(*side, strict=True)) for side in shapes)
+    if grids == others:
+        return _shaped("count_block", _own(row.name), blocks, other_blocks)
+    gone, new = grids - others, others - grids
+    pattern = "count_grid" if len(gone) == len(new) == 1 else "count_grids"
+    return _shaped(pattern, _own(row.name), gone, new)
+
+
+def _shaped(pattern: str, name: str, *shapes: Collection[str]) -> str:
+    before, after = (re.sub(r"(,1)+(?![\d,])", "", "/".join(sorted(side))) for side in shapes)
+    return say(pattern, name=name, before=before, after=after)
 
 
 def _registers(row: StructureRow, slots: dict[str, str]) -> str:
@@ -372,7 +375,7 @@ _OF_KIND: dict[StructureKind, Callable[[StructureRow, dict[str, str]], str]] = {
     "kernels": _kernels,
     "dtype": _made_of,
     "algorithm": _made_of,
-    "grid": _made_of,
+    "grid": _grid,
     "registers": _registers,
     "copies": _copies,
     "messages": _messages,
