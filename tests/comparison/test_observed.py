@@ -111,6 +111,22 @@ def test_a_sure_cause_in_rare_steps_is_said_where_most_time_is_in_other_steps(tm
     assert result.headline.why == "+200 us: slower gemm kernels, in rare steps."
 
 
+def test_steps_that_stop_are_counted_of_those_that_the_mean_has(tmp_path: Path):
+    """Of 41 steps every eighth meets a kernel for the first time: five stops of 5 ms are 625 us of each step."""
+
+    def one(stop_us: int) -> list[tuple[str, int, list[tuple[str, int]]]]:
+        new = [f"new{number}" if number % 8 == 7 else "gemm" for number in range(42)]
+        return [
+            (label(number), 500 + stop_us * (name != "gemm") + number % 3, [(name, 100)])
+            for number, name in enumerate(new)
+        ]
+
+    result = compare(steps_of(tmp_path, "one", one(0)), steps_of(tmp_path, "other", one(5_000)))
+    assert result.observed.of == "mean"
+    stops = result.observed.stops
+    assert stops and (stops.count, stops.total, stops.every) == (5, 41, 8)
+
+
 def test_what_rare_steps_add_is_said_beside_the_typical_step(tmp_path: Path):
     """Each of 40 steps takes 200 us more, and every fifth 900 us beside: 180 in the mean, less than the typical step has."""
 

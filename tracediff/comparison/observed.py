@@ -179,7 +179,7 @@ def _stops(measured: Measured, one: PhaseCells) -> Stops | None:
     frame, typical = measured.frame, one.typical.estimate
     at = int(one.mean.estimate.delta[STEP] > 0)
     side, ns = frame.steps["side"].to_numpy(), frame.steps["ns"].to_numpy().astype(np.float64)
-    inside = one.steps.rest > 0
+    inside = one.steps.inside  # as the mean that they explain
     usual = np.array([typical.baseline[STEP], typical.candidate[STEP]])
     here, there = (np.flatnonzero(inside & (side == number)) for number in (at, 1 - at))
     more = ns[here] - usual[at]
