@@ -13,7 +13,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.swapping import plain, swapped
 from tests.tiny import STEP, label, reduced
-from tracediff.comparison.structure import data_type, other_steps
+from tracediff.comparison.structure import data_type
 from tracediff.execution.sides import Run, Side
 from tracediff.model import StructureRow
 from tracediff.report.structure import sentence
@@ -60,10 +60,10 @@ def graph(*names: str) -> Action:
     return act
 
 
-def copy(many: int, memory: str) -> Action:
+def copy(many: int, memory: str, kind: str = "HtoD") -> Action:
     def act(trace: TraceBuilder, at: int, corr: int) -> None:
         trace.api(1, "cudaMemcpyAsync", at, at + US, corr=corr)
-        trace.memcpy(corr, at + 2 * US, at + 3 * US, kind="HtoD", bytes=many, src=memory)
+        trace.memcpy(corr, at + 2 * US, at + 3 * US, kind=kind, bytes=many, src=memory)
 
     return act
 
@@ -355,24 +355,28 @@ def test_work_that_moves_from_one_device_to_another(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "size", "runs", "found"),
+    ("steps", "size", "found"),
     [
-        ((20, 40), (64, 32), (1, 1), (20, 40)),
-        ((20, 40), (64, 29), (1, 1), (20, 40)),  # 1,280 bytes and 1,160
-        ((20, 40), (64, 28), (1, 1), None),  # 1,120
-        ((20, 39), (64, 33), (1, 1), None),
-        ((20, 40), (64, 32), (1, 2), None),  # twice the runs
-        ((20, 40), (0, 0), (1, 1), None),
+        ((20, 40), (64, 32), True),
+        ((20, 40), (64, 29), True),  # 1,280 bytes and 1,160
+        ((20, 40), (64, 28), False),  # 1,120
+        ((20, 27), (64, 47), True),  # 20 are 74 % of 27
+        ((20, 26), (64, 49), False),  # and 77 % of 26
+        ((20, 40), (0, 0), False),
     ],
 )
-def test_results_of_as_many_bytes_in_other_steps(steps, size, runs, found):
-    row = StructureRow(
-        kind="copies", phase="step", name="[memcpy DtoH]", baseline=1, candidate=1, baseline_bytes=size[0],
-        candidate_bytes=size[1], certain=True, baseline_steps=steps[0], candidate_steps=steps[1], baseline_any=1,
-        candidate_any=1,
-    )  # fmt: skip
-    assert other_steps([row], "step", runs) == found
-    assert other_steps([row], "mixed", runs) is None
+def test_results_of_as_many_bytes_in_other_steps(tmp_path, steps, size, found):
+    acts = [[kernel(), copy(one, "device", "DtoH")] for one in size]
+    one, other = (side(tmp_path / name, steps[at], lambda _, at=at: acts[at]) for at, name in enumerate("ab"))
+    assert compare(one, other).verdict_facts.other_steps == (steps if found else None)
+
+
+def test_results_that_come_once_a_run_are_not_of_its_steps(tmp_path):
+    end = [kernel(), copy(64, "device", "DtoH")]
+    one, other = (
+        side(tmp_path / f"{many}", many, lambda number: [kernel()] if number else end) for many in (20, 40)
+    )
+    assert compare(one, other).verdict_facts.other_steps is None
 
 
 def test_grids_and_data_types_are_named(tmp_path):

@@ -433,11 +433,12 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     ("steps", "more"),
     [
         ((20.0, 80.0), "; all steps together +280 %, 20 -> 80 of them for the same results"),
-        ((20.0, 10.0), ""),
+        ((20.0, 10.0), "; all steps together -52.5 %, 20 -> 10 of them for the same results"),
+        (None, ""),
     ],
 )
 def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(steps, more) -> None:
-    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms, which went the same way as one."""
+    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms."""
     facts = m.VerdictFacts("scatter", "generation", other_steps=steps)
     one = result(
         "inconclusive", seen(1_000, 950, 8), verdict_facts=facts, mix=m.Mix(1_000.0, 950.0, -50.0, 0.0)

@@ -115,19 +115,24 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
-def other_steps(
-    rows: Sequence[StructureRow], phase: str, runs: tuple[int, int]
-) -> tuple[float, float] | None:
-    """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in twice as many, or in half."""
-    for row in rows:
-        if (row.kind, row.phase, row.name) == ("copies", phase, "[memcpy DtoH]"):
-            steps = (row.baseline_steps / runs[0], row.candidate_steps / runs[1])
-            less, more = sorted(
-                (steps[0] * (row.baseline_bytes or 0.0), steps[1] * (row.candidate_bytes or 0.0))
-            )
-            if less and more - less <= LITTLE * more and min(steps) <= MOSTLY * max(steps):
-                return steps
-    return None
+def other_steps(sides: Sequence[Side], frame: Frame) -> tuple[float, float] | None:
+    """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in a third more, or in a quarter fewer.
+
+    Results come in most steps of the side that has fewer, and in as many of the other.
+    """
+    steps, with_some, size = np.zeros((3, 2))
+    for side, run, _, part in parts_of(sides[:2]):
+        if run in (runs := frame.kept(side)):
+            results = np.flatnonzero((part.counted["name"] == "[memcpy DtoH]").to_numpy())
+            found = part.counts.filter(pl.col("what").is_in(results))
+            for of, value in (
+                (steps, len(part.periods)),
+                (with_some, found["period"].n_unique()),
+                (size, found["bytes"].sum()),
+            ):
+                of[side] += value / len(runs)
+    as_many = size.all() and np.ptp(size) <= LITTLE * size.max() and (with_some >= NEARLY * steps.min()).all()
+    return (float(steps[0]), float(steps[1])) if as_many and steps.min() <= NEARLY * steps.max() else None
 
 
 def _rank(row: StructureRow) -> tuple[int, bool, bool, float, str, str, str, str, str]:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from tracediff.accounting.intervals import Floats
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
-from tracediff.comparison.structure import other_steps
 from tracediff.model import (
     Change,
     Delta,
@@ -31,7 +30,6 @@ from tracediff.model import (
     Phase,
     Shares,
     Step,
-    StructureRow,
     Verdict,
     VerdictFacts,
 )
@@ -159,19 +157,20 @@ def decide(
     *,
     comparable: bool,
     gpu: float | None = None,
-    counted: Sequence[StructureRow] = (),
+    steps: tuple[float, float] | None = None,
 ) -> tuple[Verdict, VerdictFacts]:
-    """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged; `counted`: what differs by count."""
+    """The verdict of the whole and its basis. `gpu`: see `gpu_change`, where no phase is judged; `steps`: see `other_steps`."""
     if not comparable:
         return "not_comparable", VerdictFacts("checks")
     verdict, facts = _decided(measured, judged, verdicts, gpu)
     classes = measured.frame.regular["phase"].unique().to_list()
     by_launches = len(classes) > 1 and all(one == IRREGULAR or is_class(one) for one in classes)
-    raw, runs = raw_change(measured), measured.frame.runs[:2]
-    steps = other_steps(counted, facts.phase or "", (runs[0], runs[1]))
+    raw = raw_change(measured)
     if steps is not None:
         raw = (1 + raw) * steps[1] / steps[0] - 1
-    said = cautious(verdict, time_share(measured), raw, by_launches=by_launches or steps is not None)
+    said = cautious(
+        verdict, time_share(measured), raw, by_launches=by_launches, other_steps=steps is not None
+    )
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
     return said, replace(facts, by_launches=by_launches, other_steps=steps)
@@ -183,15 +182,19 @@ _WEAKER: dict[Verdict, Verdict] = {
 }  # fmt: skip
 
 
-def cautious(verdict: Verdict, shares: Shares, raw: float, *, by_launches: bool = False) -> Verdict:
+def cautious(
+    verdict: Verdict, shares: Shares, raw: float, *, by_launches: bool = False, other_steps: bool = False
+) -> Verdict:
     """The verdict of captures of which less than half is compared: likely at best, and none against the raw means.
 
     `raw`: what the mean over all steps changed by, as a part of the baseline's; their sum, where as much work takes other steps. by_launches: as in
-    `VerdictFacts`, or that is so: no verdict against what moved far.
+    `VerdictFacts`: no verdict against what moved far. other_steps: that is so: no verdict but of a sum that moved far.
     """
     if verdict == "not_comparable":
         return verdict
     along = raw > 0 if verdict.endswith("regressed") else raw < 0
+    if other_steps and not (along and abs(raw) >= LITTLE):
+        return "inconclusive"
     if min(shares.baseline, shares.candidate) >= MOSTLY:
         against = by_launches and abs(raw) >= LITTLE and not (along and verdict in _WEAKER)
         return "inconclusive" if against else verdict

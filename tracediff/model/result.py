@@ -392,7 +392,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
     batches, which may be all that changed in `phase`. same_work: each run is one step, and most kernels were launched exactly as often
     in all of them. by_launches: steps are told apart by what they launch alone, so that other steps may be what the program does now. other_steps:
-    of a run of each side, where results of as many bytes in all come to the host in twice as many steps of `phase`, or in half.
+    of a run of each side, where results of as many bytes in all come to the host in a third more steps, or in a quarter fewer.
     """
 
     basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"

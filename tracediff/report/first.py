@@ -246,8 +246,6 @@ def _as_they_ran(result: Result) -> str:
         before, after = (
             one * many for one, many in zip((mix.baseline_raw_ns, mix.candidate_raw_ns), steps, strict=True)
         )
-        if (after - before) * result.observed.delta_ns >= 0:
-            return ""
         counts = units.arrow(map(units.count, steps))
         return say("for_same_results", change=units.change(after - before, before), steps=counts)
     against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
