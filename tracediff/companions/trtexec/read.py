@@ -443,64 +443,110 @@ def read_log(path: Path) -> Log | None:
 
     Raises `TracediffError`: trtexec-no-file, trtexec-failed, trtexec-log-twice, trtexec-bad-number.
     """
-    log = Log()
-    section = status = version = columns = ""
-    names = dict[str, str]()  # of tactics
-    profiler = together = False  # layers are profiled, and with the latencies
+    said = _Said(path)
     try:
         for line in _lines(path):
             if found := _STATUS.match(line):
-                status, version = found[1], version or found[2] or ""
+                said.status, said.version = found[1], said.version or found[2] or ""
             elif found := _SECTION.match(line):
-                section = found[1]
-                if passes := _PASSES.match(section):
-                    _once(path, not log.layers)
-                    log.passes = int(passes[1])
-            elif _PASSES.match(section) and not columns and "Layer" in line and "%" in line:
-                columns = line.strip()
-            elif _PASSES.match(section) and columns:
-                if not _keep_layer(path, log, columns, line.strip()):
-                    section = ""  # that was the last row
-            elif found := _THROUGHPUT.match(line):
-                _once(path, log.throughput is None)
-                log.throughput = _number(path, found[1], "the throughput")
-            elif found := _FIGURE.match(line):
-                _once(path, _METRICS[found[1]] not in log.figures)
-                log.figures[_METRICS[found[1]]] = {
-                    f"p{percent}" if percent else word: MS * _number(path, value, f"{found[1]}, {word}")
-                    for word, percent, value in _VALUE.findall(found[2])
-                }
-            elif found := _QUERIES.match(line):
-                log.queries = int(found[1])
-            elif found := _BUILT.match(line):
-                if found[1] or log.build is None:  # the builder's own time lies within that of trtexec
-                    log.build = 1e9 * _number(path, found[2], "the time of the build")
-            elif (found := _TACTIC.search(line)) and len(names) < LAYERS:
-                names[found[2]] = found[1]
-            elif len(log.built) <= LAYERS and (found := _BUILT_LAYER.match(line)):
-                log.built.append(_built(found, names))
-            elif found := _CACHE.match(line):
-                log.options["Timing cache"] = found[1].lower()
-            elif found := _UNSTABLE.match(line):
-                log.unstable = float(found[1])
-            elif found := _OPTION.match(line):
-                name, value = found[1].strip(), found[2].strip()
-                together |= section == "Inference Options" and (name, value) == (
-                    "Separate profiling",
-                    "Disabled",
-                )
-                profiler |= section == "Reporting Options" and (
-                    (name, value) == ("Profile", "Enabled") or name == "Export profile to JSON file"
-                )
-                _keep_option(log, section, name, value)
+                said.begin(found[1])
+            elif not (said.layer(line) or said.of_summary(line) or said.of_build(line)):
+                said.option(line)
     except OSError as error:
         raise _error("trtexec-no-file", f"{path.name}: {error.strerror or error}") from error
-    if status == "FAILED":
+    if said.status == "FAILED":
         raise _error("trtexec-failed", f"{path.name}: trtexec failed, by its own last line")
-    log.version, log.profiled = version_text(version), profiler and together
+    log = said.log
+    log.version, log.profiled = version_text(said.version), said.profiler and said.together
     _check_layers(path, log.built or ["none"])
     known = (log.throughput, log.build, log.figures or None, log.layers or None)
     return log if any(one is not None for one in known) else None
+
+
+class _Said:
+    """What a log has said so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.log = path, Log()
+        self.status = self.version = self.section = ""
+        self.columns = ""  # of the table of layers
+        self.tactics = dict[str, str]()  # their names
+        self.profiler = self.together = False  # layers are profiled, and with the latencies
+
+    def begin(self, section: str) -> None:
+        """A section begins."""
+        self.section = section
+        if passes := _PASSES.match(section):
+            _once(self.path, not self.log.layers)
+            self.log.passes = int(passes[1])
+
+    def layer(self, line: str) -> bool:
+        """Whether a line is of the table of --dumpProfile, whose rows are kept: the sum in ms, further numbers, and the layer's name, which older versions have first."""
+        if not _PASSES.match(self.section):
+            return False
+        row, layers = line.strip(), self.log.layers
+        if not self.columns:
+            self.columns = row if "Layer" in row and "%" in row else ""
+            return bool(self.columns)
+        count = self.columns.count("(ms)") + self.columns.count("%")
+        named = self.columns.startswith("Layer")
+        words = row.rsplit(None, count) if named else row.split(None, count)
+        if len(words) == count + 1 and self.log.passes and len(layers) < LAYERS:
+            name, total = (words[0], words[1]) if named else (words[-1], words[0])
+            if name == "Total":
+                self.section = ""  # that was the last row
+            else:
+                ns = MS * _number(self.path, total, f"layer {name[:60]!r}")
+                layers.append((name, ns / self.log.passes))
+        return True
+
+    def of_summary(self, line: str) -> bool:
+        """Whether a line is of the performance summary, which is kept."""
+        log = self.log
+        if found := _THROUGHPUT.match(line):
+            _once(self.path, log.throughput is None)
+            log.throughput = _number(self.path, found[1], "the throughput")
+        elif found := _FIGURE.match(line):
+            _once(self.path, _METRICS[found[1]] not in log.figures)
+            log.figures[_METRICS[found[1]]] = {
+                f"p{percent}" if percent else word: MS * _number(self.path, value, f"{found[1]}, {word}")
+                for word, percent, value in _VALUE.findall(found[2])
+            }
+        elif found := _QUERIES.match(line):
+            log.queries = int(found[1])
+        elif found := _UNSTABLE.match(line):
+            log.unstable = float(found[1])
+        return found is not None
+
+    def of_build(self, line: str) -> bool:
+        """Whether a line is of the builder, which is kept."""
+        log = self.log
+        if found := _BUILT.match(line):
+            if found[1] or log.build is None:  # the builder's own time lies within that of trtexec
+                log.build = 1e9 * _number(self.path, found[2], "the time of the build")
+        elif (found := _TACTIC.search(line)) and len(self.tactics) < LAYERS:
+            self.tactics[found[2]] = found[1]
+        elif len(log.built) <= LAYERS and (found := _BUILT_LAYER.match(line)):
+            log.built.append(_built(found, self.tactics))
+        elif found := _CACHE.match(line):
+            log.options["Timing cache"] = found[1].lower()
+        return found is not None
+
+    def option(self, line: str) -> None:
+        """Keep what a line says of the GPU, or of an option that changes what is measured."""
+        if not (found := _OPTION.match(line)):
+            return
+        log, name, value = self.log, found[1].strip(), found[2].strip()
+        said = (self.section, name, value)
+        self.together |= said == ("Inference Options", "Separate profiling", "Disabled")
+        self.profiler |= said == ("Reporting Options", "Profile", "Enabled")
+        self.profiler |= said[:2] == ("Reporting Options", "Export profile to JSON file")
+        if name == "Selected Device":
+            log.device = log.device or value
+        elif name in _WANTED.get(self.section, ()):
+            name = _RENAMED.get(name, name)
+            before = log.options.get(name, value)
+            log.options[name] = value if before == value else f"{before}, {value}"
 
 
 def _built(found: re.Match[str], names: Mapping[str, str]) -> LayerInfo:
@@ -513,30 +559,6 @@ def _built(found: re.Match[str], names: Mapping[str, str]) -> LayerInfo:
         name=found[2], type=found[1], precision=before or after, output_precision=after,
         tactic=" ".join(filter(None, (names.get(tactic, ""), tactic))),
     )  # fmt: skip
-
-
-def _keep_layer(path: Path, log: Log, columns: str, row: str) -> bool:
-    """Keep a row of --dumpProfile: the sum in ms and further numbers, and the layer's name, which older versions have first. Whether more follow."""
-    count = columns.count("(ms)") + columns.count("%")
-    named = columns.startswith("Layer")
-    words = row.rsplit(None, count) if named else row.split(None, count)
-    if len(words) != count + 1 or not log.passes or len(log.layers) >= LAYERS:
-        return True
-    name, total = (words[0], words[1]) if named else (words[-1], words[0])
-    if name == "Total":
-        return False
-    ns = MS * _number(path, total, f"layer {name[:60]!r}") / log.passes
-    log.layers.append((name, ns))
-    return True
-
-
-def _keep_option(log: Log, section: str, name: str, value: str) -> None:
-    if name == "Selected Device":
-        log.device = log.device or value
-    elif name in _WANTED.get(section, ()):
-        name = _RENAMED.get(name, name)
-        before = log.options.get(name, value)
-        log.options[name] = value if before == value else f"{before}, {value}"
 
 
 def _lines(path: Path) -> Iterator[str]:
