@@ -141,38 +141,38 @@ def _look(path: Path, db: sqlite3.Connection, wanted: set[str]) -> Examined:
         made = {name.lower(): kind for kind, name, *_, sql in rows if not sql.startswith("CREATE TABLE")}
         if made:
             wanted = {*wanted, *made}
-    for kind, name, table, _, sql in rows:
-        what = _not_plain(kind, sql, made.get(name.lower(), "table"))
-        if what and wanted & {name.lower(), table.lower()}:
-            of = table if kind == "trigger" else name
-            return Examined(problem=NOT_PLAIN, said=f"{of} {what}")
-    for name, kind in made.items():
-        if kind != "table" and name in wanted:
-            return Examined(problem=NOT_PLAIN, said=f"{name} is a {kind}")
+    if said := _unsafe(rows, made, wanted):
+        return Examined(problem=NOT_PLAIN, said=said)
     tables: dict[str, list[str]] = {}
-    sure: dict[str, str] = {}  # of each table a column that has a value in every row
+    sure: dict[str, str] = {}  # of each wanted table a column that has a value in every row
     for kind, name, *_, sql in rows:
         if kind == "table" and not _not_plain(kind, sql, made.get(name.lower(), "table")):
             columns = db.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
-            if name.lower() in wanted and any(hidden for *_, hidden in columns):
-                return Examined(problem=NOT_PLAIN, said=f"{name} has computed columns")
             tables[name] = [column for _, column, *_ in columns]
-            sure[name] = next((column for _, column, _, least, *_ in columns if least), "")
+            if name.lower() in wanted:
+                if any(hidden for *_, hidden in columns):
+                    return Examined(problem=NOT_PLAIN, said=f"{name} has computed columns")
+                sure[name] = next((column for _, column, _, least, *_ in columns if least), "")
     for name, column in sure.items():
-        if name.lower() in wanted and (said := _damage(path, name) or _wiped(db, name, column)):
+        if said := _damage(path, name) or _wiped(db, name, column):
             return Examined(problem=DAMAGED, said=f"{name}: {said}")
-    read = {name for name in tables if name.lower() in wanted}
-    roots = {name: root for _, name, _, root, _ in rows if name in read}
-    others = {root for _, name, _, root, _ in rows if root and name not in read}
-    unread = [
-        (name, root, len(tables[name]))
-        for _, name, _, root, _ in rows
-        if root and name in tables and name not in read
-    ]
-    trees = [(name, root, len(tables[name])) for name, root in roots.items()]
-    if said := _misplaced(path, trees, others) or _lost(path, unread):
+    trees = {name: (name, root, len(tables[name])) for _, name, _, root, _ in rows if name in tables}
+    read, others = ([tree for name, tree in trees.items() if (name in sure) is own] for own in (True, False))
+    taken = {root for _, name, _, root, _ in rows if root and name not in sure}
+    if said := _misplaced(path, read, taken) or _lost(path, others):
         return Examined(problem=DAMAGED, said=said)
     return Examined(tables, _version(db, tables))
+
+
+def _unsafe(rows: Sequence[tuple[str, str, str, int, str]], made: dict[str, str], wanted: set[str]) -> str:
+    """Which of the wanted tables is none, "" for none: by the rows of the schema, and by what SQLite made of them."""
+    for kind, name, table, _, sql in rows:
+        what = _not_plain(kind, sql, made.get(name.lower(), "table"))
+        if what and wanted & {name.lower(), table.lower()}:
+            return f"{table if kind == 'trigger' else name} {what}"
+    return next(
+        (f"{name} is a {kind}" for name, kind in made.items() if kind != "table" and name in wanted), ""
+    )
 
 
 def _damage(path: Path, table: str) -> str:
