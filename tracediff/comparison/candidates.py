@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -546,36 +547,34 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
     What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
     have each a partner, they take another time.
     """
-    went: dict[tuple[str, ...], float] = {}
-    came: dict[tuple[str, ...], float] = {}
-    launches = [0.0, 0.0]
-    names = [(one, one.where.called, one.where.replaced_by) for one in parts]
-    gone = {
-        before for one, before, after in names if after or (one.count_baseline and not one.count_candidate)
-    }
-    new = {
-        after or before
-        for one, before, after in names
-        if after or (one.count_candidate and not one.count_baseline)
-    }
-    single = min(len(gone), len(new)) == 1
-    for one, before, after in names:
-        if after and single:
-            went[before] = went.get(before, 0.0) - sum(gain for gain in one.of.values() if gain < 0)
-            came[after] = came.get(after, 0.0) + sum(gain for gain in one.of.values() if gain > 0)
-        elif not after and bool(one.count_candidate) != bool(one.count_baseline):
-            side = went if one.count_baseline else came
-            side[before] = side.get(before, 0.0) + abs(one.delta_ns)
-            launches[side is came] += (one.count_baseline or 0.0) + (one.count_candidate or 0.0)
-    again = went.keys() & came.keys()
-    sides = [{name: ns for name, ns in side.items() if name not in again} for side in (went, came)]
-    sizes = [sum(side.values()) for side in sides]
-    kinds = {category(name) for side in sides for row in side for name in row}
+    times, launches = _exchanged(parts)
+    again = times[0].keys() & times[1].keys()
+    went, came = ({name: ns for name, ns in side.items() if name not in again} for side in times)
+    less, more = sorted((sum(went.values()), sum(came.values())))
+    kinds = {category(name) for names in (*went, *came) for name in names}
     alike = len(kinds) == 1 and "other" not in kinds and as_often(*launches)
-    if not min(sizes) or (min(sizes) < LITTLE * max(sizes) and not alike):
+    if not less or (less < LITTLE * more and not alike):
         return None
-    longest = [sorted(side, key=side.__getitem__, reverse=True) for side in sides]
-    return Kernels(*(tuple(name for row in side for name in row) for side in longest))
+    longest = [sorted(side, key=side.__getitem__, reverse=True) for side in (went, came)]
+    return Kernels(*(tuple(name for names in side for name in names) for side in longest))
+
+
+def _exchanged(parts: Sequence[FindingPart]) -> tuple[list[dict[tuple[str, ...], float]], list[float]]:
+    """Of the kernels that went and of those that came: ns by names, and launches of the rows of one name."""
+    rows = [(one, one.where, bool(one.count_candidate) - bool(one.count_baseline)) for one in parts]
+    gone = {where.called for _, where, came in rows if where.replaced_by or came < 0}
+    new = {where.replaced_by or where.called for _, where, came in rows if where.replaced_by or came > 0}
+    single = min(len(gone), len(new)) == 1
+    times: list[dict[tuple[str, ...], float]] = [defaultdict(float), defaultdict(float)]
+    launches = [0.0, 0.0]
+    for one, where, came in rows:
+        if where.replaced_by and single:
+            times[0][where.called] -= sum(gain for gain in one.of.values() if gain < 0)
+            times[1][where.replaced_by] += sum(gain for gain in one.of.values() if gain > 0)
+        elif came and not where.replaced_by:
+            times[came > 0][where.called] += abs(one.delta_ns)
+            launches[came > 0] += (one.count_baseline or 0.0) + (one.count_candidate or 0.0)
+    return times, launches
 
 
 def kernels_of(match: Match) -> Kernels:
