@@ -111,35 +111,41 @@ def _reached(
 
 def _of_side(shapes: list[dict[str, Any]], wall_ns: int, peak: Peak | None) -> Reached:
     """`shapes`: kind, dtype, shape, name, count, ns, flop, bytes."""
-    ns, flop = sum(one["ns"] for one in shapes), sum(one["flop"] for one in shapes)
+    launches, ns, flop = (sum(one[name] for one in shapes) for name in ("count", "ns", "flop"))
     moved = None if any(one["bytes"] is None for one in shapes) else sum(one["bytes"] for one in shapes)
     dtypes = {one["dtype"] for one in shapes}
+    dtype = dtypes.pop() if len(dtypes) == 1 else ""
     to_host = all(one["name"] in ("[memcpy HtoD]", "[memcpy DtoH]") for one in shapes)
-    flops, bandwidth, cache = None, None, 0
-    if peak:
-        flops = peak.flops.get(next(iter(dtypes))) if len(dtypes) == 1 else None
-        bandwidth, cache = (peak.host, 0) if to_host else (peak.memory, peak.l2)
+
+    def per_s(amount: float | None) -> float | None:
+        return amount / ns * 1e9 if amount and ns else None
+
+    def part(rate: float | None, peak: float | None) -> float | None:
+        return rate / peak if rate and peak else None
+
+    bandwidth, cache = (None, 0) if not peak else (peak.host, 0) if to_host else (peak.memory, peak.l2)
+    of_flops = part(per_s(flop), peak.flops.get(dtype) if peak else None)
     # operands that fit into the cache need not come from memory, nor those of a kernel that is faster than memory
     from_memory = moved is not None and all(one["bytes"] > cache * one["count"] for one in shapes)
-    of_flops = flop / ns * 1e9 / flops if flop and flops and ns else None
-    of_bandwidth = moved / ns * 1e9 / bandwidth if moved and from_memory and bandwidth and ns else None
+    of_bandwidth = part(per_s(moved), bandwidth) if from_memory else None
+    floors = [of_flops]
     if of_bandwidth is not None and of_bandwidth > 1:
         of_bandwidth = None
-    floors = [of_flops] if of_flops is not None else []
-    if of_bandwidth is not None and moved is not None and bandwidth:
+    elif of_bandwidth is not None and moved is not None:
         kept = sum(cache * one["count"] for one in shapes)
-        floors.append((moved - kept) / ns * 1e9 / bandwidth)
+        floors.append(part(per_s(moved - kept), bandwidth))
+    least = max((one for one in floors if one is not None), default=None)
     return Reached(
-        launches=sum(one["count"] for one in shapes),
+        launches=launches,
         known=ns / wall_ns if wall_ns else 0.0,
         shapes=list(dict.fromkeys(one["shape"] for one in shapes if one["shape"]))[:FIRST],
-        dtype=next(iter(dtypes)) if len(dtypes) == 1 else "",
-        flop_per_s=flop / ns * 1e9 if flop and ns else None,
+        dtype=dtype,
+        flop_per_s=per_s(flop),
         of_flops=of_flops,
-        bytes_per_s=moved / ns * 1e9 if moved and ns else None,
+        bytes_per_s=per_s(moved),
         of_bandwidth=of_bandwidth,
         link="host" if to_host else "memory",
-        least=max(floors) if floors and max(floors) <= 1 else None,
+        least=least if least is not None and least <= 1 else None,
     )
 
 
