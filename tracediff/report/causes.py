@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -119,47 +120,9 @@ def advice(finding: Finding) -> str:
 
 def advised(finding: Finding) -> str:
     """Which advice helps where the cause's own cannot; empty where it can."""
-    where, facts = finding.where, finding.facts
-    if facts.code_loads:
-        return "code_loads"
-    if where.holds("unified"):
-        return "migrates"
-    if facts.memory[1:] == ["pageable"]:
-        return "pageable"
-    if facts.overlap:
-        return "slow_call" if facts.slow_call else "overlap"
-    if facts.awaited:
-        return "awaits_peer"
-    if finding.cause == "kernel_added" and _same_again(finding):
-        return "again"
-    if finding.cause == "kernel_time" and _in_other_shapes(finding):
-        return "shapes"
-    if finding.cause == "host_sync" and facts.counted_calls:
-        return "synchronises"
-    if facts.other_device:
-        return "other_device"
-    if finding.cause == "host_work" and awaits(where.range or ""):
-        return "awaits"
-    if finding.cause == "host_work" and where.os_call:
-        return "os_call"
-    if finding.cause == "gil_wait" and where.holder_thread == UNNAMED:
-        return "holder"
-    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-    if finding.cause == "launch_latency" and after and finding.candidate_ns > ALONE_NS * after:
-        return "shared"
-    if finding.cause == "memcpy" and where.holds("memset"):
-        return "memset"
-    more = finding.cause == "memcpy" and before and after and after >= 2 * before
-    if more or (finding.cause == "launch_api" and facts.copies):
-        return "copies"
-    if finding.cause == "host_api" and _ALLOCATES.search(where.api or ""):
-        return "allocates"
-    if finding.cause == "launch_api" and "GraphLaunch" in (where.api or ""):
-        return "one_graph"
-    return ""
-
-
-_ALLOCATES = re.compile(r"Malloc|Alloc|Free")
+    return next(
+        (kind for kind, cause, helps in _ADVISED if cause in ("", finding.cause) and helps(finding)), ""
+    )
 
 
 def _in_other_shapes(finding: Finding) -> bool:
@@ -177,6 +140,36 @@ def _same_again(finding: Finding) -> bool:
     ]
     kinds = {category(name) for one in more for name in one.where.called[:1]}
     return "gemm" in kinds and len(kinds) > 2
+
+
+def _twice(finding: Finding) -> bool:
+    """Whether there are at least twice as many as before."""
+    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
+    return bool(before and after and after >= 2 * before)
+
+
+# Advice, the cause that it is of ('' any), and when it helps: the first that does is given.
+_ADVISED: tuple[tuple[str, str, Callable[[Finding], object]], ...] = (
+    ("code_loads", "", lambda one: one.facts.code_loads),
+    ("migrates", "", lambda one: one.where.holds("unified")),
+    ("pageable", "", lambda one: one.facts.memory[1:] == ["pageable"]),
+    ("slow_call", "", lambda one: one.facts.overlap and one.facts.slow_call),
+    ("overlap", "", lambda one: one.facts.overlap),
+    ("awaits_peer", "", lambda one: one.facts.awaited),
+    ("again", "kernel_added", _same_again),
+    ("shapes", "kernel_time", _in_other_shapes),
+    ("synchronises", "host_sync", lambda one: one.facts.counted_calls),
+    ("other_device", "", lambda one: one.facts.other_device),
+    ("awaits", "host_work", lambda one: awaits(one.where.range or "")),
+    ("os_call", "host_work", lambda one: one.where.os_call),
+    ("holder", "gil_wait", lambda one: one.where.holder_thread == UNNAMED),
+    ("shared", "launch_latency", lambda one: one.candidate_ns > ALONE_NS * (one.evidence.count_candidate or inf)),
+    ("memset", "memcpy", lambda one: one.where.holds("memset")),
+    ("copies", "memcpy", _twice),
+    ("copies", "launch_api", lambda one: one.facts.copies),
+    ("allocates", "host_api", lambda one: re.search(r"Malloc|Alloc|Free", one.where.api or "")),
+    ("one_graph", "launch_api", lambda one: "GraphLaunch" in (one.where.api or "")),
+)  # fmt: skip
 
 
 def awaited(peer: AwaitedFact) -> tuple[str, str]:
