@@ -414,11 +414,8 @@ def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[s
     """
     jobs = [job for side in sides for job in side if job.reduction is not None]
     host: Why = "kernels_missing" if _on_the_host(sides, reading, progress) else ""
-    if (
-        reading.step_regex is not None
-        or reading.whole_capture
-        or any(job.reading.only.cuts_steps for job in jobs)
-    ):
+    cut = any(job.reading.only.cuts_steps for job in jobs)
+    if cut or reading.step_regex is not None or reading.whole_capture:
         return host
     if len({_reduction(job).coverage["kernels"] for job in jobs}) > 1:
         return ""
@@ -428,24 +425,30 @@ def _same_steps(sides: list[list[_Job]], reading: Reading, progress: Callable[[s
     # a label closes a step where it occurs once, and begins the next one elsewhere
     if one_rule and not rules[0].inferred:
         return host
-    whole = [job for job, rule in zip(jobs, rules, strict=True) if rule.rule == WHOLE]
-    if not whole:
+    rest = [job for job, rule in zip(jobs, rules, strict=True) if rule.rule != WHOLE]
+    if len(rest) == len(jobs):
         if one_rule and _steps_alike(sides) is not False:
             return host
-        labelled = [job for job, rule in zip(jobs, rules, strict=True) if not rule.inferred]
-        why: Why = host or ("labels_missing" if 0 < len(labelled) < len(jobs) else "other_rules")
-        before = [(job, job.reading, job.reduction) for job in jobs]
-        inferred = bool(labelled) and _again(labelled, reading, progress, infer=True)
-        if inferred and all(_reduction(job).step_rule.inferred for job in jobs) and _steps_alike(sides):
-            return why
-        for job, how, reduction in before:
-            job.reading, job.reduction = how, reduction
-        if _steps_alike(sides):
-            return why
-    rest = [job for job in jobs if job not in whole]
+        some_labelled = len({rule.inferred for rule in rules}) > 1
+        if _alike_by_inference(sides, jobs, reading, progress):
+            return host or ("labels_missing" if some_labelled else "other_rules")
     if not rest or not _again(rest, reading, progress, whole_capture=True):
         return host
-    return host or ("steps_missing" if whole else "other_work")
+    return host or ("steps_missing" if len(rest) < len(jobs) else "other_work")
+
+
+def _alike_by_inference(
+    sides: list[list[_Job]], jobs: Sequence[_Job], reading: Reading, progress: Callable[[str], None]
+) -> bool:
+    """Have what labels cut cut by inference as the rest is, where steps are alike so; whether they are, or are as they were."""
+    labelled = [job for job in jobs if not _reduction(job).step_rule.inferred]
+    before = [(job, job.reading, job.reduction) for job in labelled]
+    if labelled and _again(labelled, reading, progress, infer=True):
+        if all(_reduction(job).step_rule.inferred for job in jobs) and _steps_alike(sides):
+            return True
+        for job, how, reduction in before:
+            job.reading, job.reduction = how, reduction
+    return bool(_steps_alike(sides))
 
 
 def _on_the_host(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> bool:
