@@ -219,35 +219,40 @@ def _groups(changed: list[Candidate]) -> list[list[Candidate]]:
 
 
 def with_counts_of_all(one: Candidate) -> Candidate:
-    """Kernels that changed together, with the counts of all of them; a fusion with more launches or a split with fewer is none."""
+    """Kernels that changed together, with the counts of all of them."""
     every = [part for part in one.parts if not part.follows]
-    rows = [part for part in every if part.count_baseline != part.count_candidate]
+    rows = [part for part in every if _gain(part)]
     known = one.facts.match == "replaced" or one.facts.launched  # that has the count of its range
     if one.cause not in _KERNEL_CAUSES or known or len(rows) < 2:
         return one
     # a fusion and a split have the launches that they changed, a group of kernels those of all its kernels
-    counted_in = rows if one.cause in _NAMING else every
-    before = sum(part.count_baseline or 0.0 for part in counted_in)
-    after = sum(part.count_candidate or 0.0 for part in counted_in)
-    if one.cause not in _NAMING:
-        if one.cause in _SIGN and (after - before) * _SIGN[one.cause] <= 0:
-            # some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several
-            facts = replace(one.facts, match="mixed")
-            if len({name for part in every for name in part.where.called}) == 1:
-                facts = replace(
-                    one.facts,
-                    match="name" if len(one.ops) == 1 else "template",
-                    baseline_mean_ns=one.judged.baseline / before,
-                    candidate_mean_ns=one.judged.candidate / after,
-                )
-            return replace(one, cause="kernel_time", facts=facts, count=(before, after))
+    named = one.cause in _NAMING
+    before, after = _launches(rows if named else every)
+    return _block_of(one, every, before, after) if named else _group_of(one, every, before, after)
+
+
+def _group_of(one: Candidate, every: Sequence[FindingPart], before: float, after: float) -> Candidate:
+    """Kernels with their launches; of which some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several."""
+    if one.cause not in _SIGN or (after - before) * _SIGN[one.cause] > 0:
         both = before and after  # together they are neither new nor gone
-        facts = replace(one.facts, match="") if both else one.facts
-        return replace(one, count=(before, after), facts=facts)
+        return replace(one, count=(before, after), facts=replace(one.facts, match="") if both else one.facts)
+    facts = replace(one.facts, match="mixed")
+    if len({name for part in every for name in part.where.called}) == 1:
+        facts = replace(
+            one.facts,
+            match="name" if len(one.ops) == 1 else "template",
+            baseline_mean_ns=one.judged.baseline / before,
+            candidate_mean_ns=one.judged.candidate / after,
+        )
+    return replace(one, cause="kernel_time", facts=facts, count=(before, after))
+
+
+def _block_of(one: Candidate, every: Sequence[FindingPart], before: float, after: float) -> Candidate:
+    """A fusion or a split with its launches; one with more launches, or fewer, is none."""
     if after == before:
         return _replaced(one, replacement(every) or one.where.kernels)
     changed = after - before
-    own = sum(map(_gain, (part for part in rows if part.cause == one.cause)))
+    own = sum(_gain(part) for part in every if part.cause == one.cause)
     # most of the launches that changed; where others have them, the step launches more or fewer of many kernels
     if changed * _SIGN[one.cause] > 0 and own / changed >= MOSTLY:
         return replace(one, count=(before, after))
@@ -263,6 +268,13 @@ def with_counts_of_all(one: Candidate) -> Candidate:
     if not all(count):
         facts, count = replace(facts, match="mixed"), (before, after)
     return replace(one, cause="kernel_time", where=where, facts=facts, count=count)
+
+
+def _launches(parts: Sequence[FindingPart]) -> tuple[float, float]:
+    """Launches per step of each side."""
+    return sum(part.count_baseline or 0.0 for part in parts), sum(
+        part.count_candidate or 0.0 for part in parts
+    )
 
 
 def _gain(part: FindingPart) -> float:
@@ -411,7 +423,7 @@ def _more(one: Candidate) -> float:
     """Ops per step that the candidate launches more."""
     rows = [part for part in one.parts if not part.follows]
     if rows:
-        return sum((part.count_candidate or 0.0) - (part.count_baseline or 0.0) for part in rows)
+        return sum(map(_gain, rows))
     return one.count[1] - one.count[0] if one.count else 0.0
 
 
