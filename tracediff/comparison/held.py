@@ -24,6 +24,7 @@ import polars as pl
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.stats.tests import LEAST, MOSTLY
+from tracediff.stats.workload import Bools
 from tracediff.trace.workloads import half_octave
 
 HELD, CERTAIN = 0.85, 10
@@ -33,8 +34,9 @@ class Held(msgspec.Struct, frozen=True):
     """Of every item (arrays of that length): the value that the steps of both sides hold, and whether that differs.
 
     before, after: the values, in the workload with the most steps; each: (workloads, 2, items) per step, the few steps with other values
-    among them; shown: the workload that each item is told of. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all;
-    other_bytes: as many, of other known sizes. means, any: (2, items) per step of all, steps with any. steps: a side. spread: (2 sides, 2,
+    among them, the workload with the most steps first; units: of each workload its rank and device; changed: (workloads, items), whether the values are others; shown: the workload that each item is
+    told of. constant: the values hold in nearly all steps; differs: and are not the same, or one side alone has any in nearly all; differs_on: the same of each rank and device alone,
+    (ranks and devices, items); other_bytes: as many, of other known sizes. means, any: (2, items) per step of all, steps with any. steps: a side. spread: (2 sides, 2,
     items) of counts that vary, the least and the most there but for the steps that may differ from a value that holds; apart: so much so
     that those of the sides do not meet.
     """
@@ -42,26 +44,38 @@ class Held(msgspec.Struct, frozen=True):
     before: Floats
     after: Floats
     each: Floats
+    units: Ints
+    changed: Bools
     shown: Ints
-    constant: npt.NDArray[np.bool_]
-    differs: npt.NDArray[np.bool_]
+    constant: Bools
+    differs: Bools
+    differs_on: Bools
     means: Floats
     any: Ints
     bytes: Floats
-    other_bytes: npt.NDArray[np.bool_]
+    other_bytes: Bools
     spread: Floats
-    apart: npt.NDArray[np.bool_]
+    apart: Bools
     steps: tuple[int, int]
     workloads: int
 
     @property
-    def certain(self) -> npt.NDArray[np.bool_]:
+    def certain(self) -> Bools:
         """Of every item, whether it differs and so many steps show it that it can be no chance."""
         return self.differs & (min(self.steps) >= CERTAIN)
 
     def counts(self, item: int, of: int | None = None) -> Floats:
         """How many of an item a step of each side has, (2,), in the workload that it, or item `of`, is told of."""
         return self.each[self.shown[item if of is None else of], :, item]
+
+    def on_units(self, item: int) -> dict[int, Floats]:
+        """The same of each rank and device on which the item differs, in its largest workload that differs."""
+        found = {}
+        for at, unit in enumerate(np.unique(self.units).tolist()):
+            if self.differs_on[at, item]:
+                mine = np.flatnonzero(self.units == unit)
+                found[unit] = self.each[mine[np.argmax(self.changed[mine, item])], :, item]
+        return found
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -75,7 +89,7 @@ class Counted(msgspec.Struct, frozen=True):
     rows: pl.DataFrame
     varying: Sequence[int] = ()
 
-    def has(self, item: int) -> npt.NDArray[np.bool_]:
+    def has(self, item: int) -> Bools:
         """Whether each row of `Frame.steps` has any of an item."""
         those = self.rows.filter(pl.col("item") == item)["kind"].to_numpy()
         return np.asarray(np.any([np.isin(kind, those) for kind in self.kinds], axis=0))
@@ -90,16 +104,12 @@ def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFr
     return kind, rows.select(pl.Series("kind", kind[rows[of].to_numpy()]), pl.exclude(of))
 
 
-def held(
-    frame: Frame, phase: PhaseSteps, counted: Counted, items: int, unit: int | None = None
-) -> Held | None:
-    """What the steps of a phase hold, where given on one rank and device; None where there are too few. Items are numbers below `items`."""
+def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held | None:
+    """What the steps of a phase hold; None where there are too few. Items are numbers below `items`."""
     side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
     mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
     for one, number in frame.left_out:
         mine &= (side != one) | (run != number)
-    if unit is not None:
-        mine &= frame.steps["counterpart"].to_numpy() == unit
     if not mine.any():
         return None
     start = frame.steps["start_up"].to_numpy() & mine
@@ -108,22 +118,17 @@ def held(
         (start & (side == one)).sum() < MOSTLY * (mine & (side == one)).sum() for one in (0, 1)
     ):
         mine &= ~start
-    group, groups = _groups(frame, mine)
     least = 1 if frame.once else LEAST
-    steps = np.array(
-        [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
-    )
-    good = np.flatnonzero((steps >= least).all(axis=1))
-    total = steps.sum(axis=0)
-    if not len(good) or (steps[good].sum(axis=0) < MOSTLY * total).any():
-        # no workload of both sides: all steps of a rank are looked at together
-        group, groups = _groups(frame, mine, labels=False)
-        steps = np.array(
-            [[(mine & (group == at) & (side == one)).sum() for one in (0, 1)] for at in range(groups)]
-        )
+    # where the sides share no workload, all steps of a rank are looked at together
+    for labels in (True, False):
+        group, groups = _groups(frame, mine, labels=labels)
+        steps = np.bincount(2 * group[mine] + side[mine], minlength=2 * groups).reshape(groups, 2)
         good = np.flatnonzero((steps >= least).all(axis=1))
-        if not len(good):
-            return None
+        if len(good) and not (labels and (steps[good].sum(axis=0) < MOSTLY * steps.sum(axis=0)).any()):
+            break
+    else:
+        return None
+    good = good[np.argsort(-steps[good].min(axis=1), kind="stable")]
     renumbered = np.full(groups, -1, np.int64)
     renumbered[good] = np.arange(len(good))
     group = np.where(mine, renumbered[np.where(mine, group, 0)], -1)
@@ -132,7 +137,7 @@ def held(
     return _values(counted, items, group * 2 + side, steps[good], units, once=frame.once, inside=group >= 0)
 
 
-def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -> tuple[Ints, int]:
+def _groups(frame: Frame, mine: Bools, *, labels: bool) -> tuple[Ints, int]:
     """The workload of each step by its labels, with its rank and device, and how many there are; -1 of other steps."""
     words: list[pl.Expr] = [pl.col("counterpart")]
     if labels:
@@ -145,16 +150,9 @@ def _groups(frame: Frame, mine: npt.NDArray[np.bool_], *, labels: bool = True) -
 
 
 def _values(
-    counted: Counted,
-    items: int,
-    cell: Ints,
-    steps: Ints,
-    unit: Ints,
-    *,
-    once: bool,
-    inside: npt.NDArray[np.bool_],
+    counted: Counted, items: int, cell: Ints, steps: Ints, unit: Ints, *, once: bool, inside: Bools
 ) -> Held:
-    """cell: workload * 2 + side of each step; steps: (workloads, 2); unit: of each workload its rank and device."""
+    """cell: workload * 2 + side of each step; steps: (workloads, 2), the most first; unit: of each workload its rank and device."""
     many = len(steps)
     of_steps = [
         pl.DataFrame({"cell": cell, "kind": kind}).filter(pl.Series(inside)) for kind in counted.kinds
@@ -169,24 +167,23 @@ def _values(
     value, share = _most(table, "count", steps, items)
     size, size_share = _most(table, "bytes", steps, items)
     least = 1.0 if once else HELD
+    on = [unit == one for one in np.unique(unit)]
 
-    def constant(share: Floats) -> npt.NDArray[np.bool_]:
+    def constant(share: Floats) -> Bools:
         return np.asarray((share >= least).all(axis=(0, 1)))
 
-    def differs(value: Floats) -> npt.NDArray[np.bool_]:
-        return moved(np.sign(value[:, 1] - value[:, 0]))
+    def one_way(change: Floats) -> Bools:
+        return np.asarray((change >= 0).all(axis=0) | (change <= 0).all(axis=0))
 
-    def moved(change: Floats) -> npt.NDArray[np.bool_]:
-        """In workloads with half of the steps of both sides on a rank or device, in one direction (the sign by workload and item).
+    def moved_on(one: Bools, change: Floats) -> Bools:
+        """In workloads with half of the steps of both sides on a rank or device, in one direction (the sign by workload and item)."""
+        own, weight = change[one], steps[one] / steps[one].sum(axis=0)
+        more, less = ((own == sign).T @ weight for sign in (1, -1))
+        return np.asarray(((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1))
 
-        One rank alone may do it; of a rank with several devices the first has what its host does.
-        """
-        there = np.zeros(items, np.bool_)
-        for one in np.unique(unit):
-            own, weight = change[unit == one], steps[unit == one] / steps[unit == one].sum(axis=0)
-            more, less = ((own == sign).T @ weight for sign in (1, -1))
-            there |= ((more >= MOSTLY) | (less >= MOSTLY)).all(axis=1)
-        return there & ((change >= 0).all(axis=0) | (change <= 0).all(axis=0))
+    def moved(change: Floats) -> Bools:
+        """One rank alone may do it; of a rank with several devices the first has what its host does."""
+        return np.asarray(np.any([moved_on(one, change) for one in on], axis=0) & one_way(change))
 
     def of_workloads(values: Any = 1) -> npt.NDArray[Any]:
         """Sums over the steps by workload, side and item."""
@@ -195,13 +192,17 @@ def _values(
     per, any_of = steps.sum(axis=0)[:, None], of_workloads()
     # what nearly all steps of one side have and none of the other, however often: how often may go with the load
     always = (any_of >= HELD * steps[:, :, None]) & (any_of[:, ::-1] == 0)
-    alone = always.any(axis=1).all(axis=0) & (not once)
+    alone = always.any(axis=1) & (not once)
+    change, size_change = (np.sign(one[:, 1] - one[:, 0]) for one in (value, size))
+    differs_on = [
+        (constant(share[one]) | alone[one].all(axis=0)) & moved_on(one, change) & one_way(change[one])
+        for one in on
+    ]
     changed = (value[:, 1] != value[:, 0]) | (
         (size[:, 1] != size[:, 0]) & (value[:, 1] == value[:, 0]).all(axis=0)
     )
-    # shown for the workload with the most steps among those that differ
-    order = np.argsort(-steps.min(axis=1), kind="stable")
-    shown = order[np.argmax(changed[order], axis=0)] if items else np.zeros(0, np.int64)
+    # the workload with the most steps among those that differ
+    shown = np.argmax(changed, axis=0) if items else np.zeros(0, np.int64)
     every, sums = np.arange(items), of_workloads(table["count"].to_numpy())
     each = sums / steps[:, :, None]
     spread = _spread(table.filter(pl.col("item").is_in(counted.varying)), steps, items)
@@ -211,15 +212,18 @@ def _values(
         value[shown, 0, every],
         value[shown, 1, every],
         each,
+        unit,
+        changed,
         shown,
         constant(share),
-        (constant(share) | alone) & differs(value),
+        (constant(share) | alone.all(axis=0)) & moved(change),
+        np.array(differs_on),
         sums.sum(axis=0) / per,
         any_of.sum(axis=0).astype(np.int64),
         of_workloads(table["bytes"].to_numpy()).sum(axis=0) / per,
         constant(share)
         & constant(size_share)
-        & differs(size)
+        & moved(size_change)
         & ~((value > 0) & (size == 0)).any(axis=(0, 1)),
         spread[shown, :, :, every].transpose(1, 2, 0),
         ~constant(share) & moved(aside),

@@ -16,7 +16,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -310,7 +309,7 @@ def _function(api: str, kind: str) -> str:
 _Made: TypeAlias = Callable[..., StructureRow]  # of an item, by its number, a kind and what else is known
 
 
-class _Phase(msgspec.Struct, frozen=True, dict=True):
+class _Phase(msgspec.Struct, frozen=True):
     """A phase, and what its steps hold."""
 
     frame: Frame
@@ -324,19 +323,9 @@ class _Phase(msgspec.Struct, frozen=True, dict=True):
         """What the phase is called."""
         return self.steps.phase
 
-    @cached_property
-    def of_units(self) -> dict[int, Held]:
-        """What the steps of each rank and device hold, where there are several."""
-        units = self.frame.steps["counterpart"].unique().to_list()
-        if len(units) < 2:
-            return {}
-        every = ((one, held(self.frame, self.steps, self.counted, len(self.items), one)) for one in units)
-        return {unit: one for unit, one in every if one is not None}
-
     def where(self, at: int) -> dict[str, object]:
         """The rank that alone has a difference, or of several devices of one rank that which alone has work of another amount."""
-        units = [one for one, held in self.of_units.items() if held.differs[at]]
-        return self.place(units, on_device=self.items[at].kind in _ON_DEVICE)
+        return self.place(self.held.on_units(at), on_device=self.items[at].kind in _ON_DEVICE)
 
     def place(self, units: Collection[int], *, on_device: bool = True) -> dict[str, object]:
         """The rank of some units, where others have steps too; else their only device."""
@@ -447,12 +436,10 @@ def _differing(
 
 def _moved(of: _Phase, total: int) -> Iterator[StructureRow]:
     """Kernels of which some ranks or devices have more and others fewer."""
-    if not np.diff(of.held.each[:, :, total]).any():
-        return
-    units = {one: held for one, held in of.of_units.items() if held.differs[total]}
-    if len({held.after[total] > held.before[total] for held in units.values()}) == 2:
-        for one, held in units.items():
-            before, after = held.counts(total).tolist()
+    units = of.held.on_units(total)
+    if len({after > before for before, after in units.values()}) == 2:
+        for one, counts in units.items():
+            before, after = counts.tolist()
             yield of.row("kernels", baseline=before, candidate=after, **of.place([one]))
 
 
