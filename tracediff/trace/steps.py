@@ -59,28 +59,15 @@ def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool =
         if inference.source is None:
             raise _nothing(capture, [], inference)
         return _inferred(inference)
-    once: StepLabels | None = None  # a label that occurs once, around less than is sure
+    once: StepLabels | None = None
     for source in (*SOURCES, *PRESETS):
-        steps = _label(capture, source)
-        if steps > 1 and source in SOURCES:
-            return _labelled(capture, source)
-        if not steps:
-            continue
-        work = _work(capture)
-        if steps > 1 and (work.steps > 1 or not work.ops):
-            return _labelled(capture, source)
-        if steps == 1 and source in SOURCES and not work.inside:
-            raise _too_few(capture)
-        around_most = steps == 1 and work.inside >= _MOST * max(work.ops, 1)
-        if around_most and source.name != USERS:
-            return _one_step(capture, source, work)
-        # users may call a warm-up a step
-        if steps == 1 and work.inside and once is None and (around_most or source.name != USERS):
-            once = source
+        rule, alone = _by_label(capture, source)
+        if rule is not None:
+            return rule
+        once = once or (source if alone else None)
     looked_at = families(capture)
-    for family in looked_at:
-        if family.taken:
-            return _by_evidence(capture, family)
+    if (family := next((one for one in looked_at if one.taken), None)) is not None:
+        return _by_evidence(capture, family)
     only = None
     if once is not None:
         _label(capture, once)
@@ -95,6 +82,22 @@ def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool =
         _label(capture, once)
         return _one_step(capture, once, _work(capture))
     raise _nothing(capture, looked_at, inference)
+
+
+def _by_label(capture: Capture, source: StepLabels) -> tuple[StepRule | None, bool]:
+    """The rule of labels of known stacks where they cut the capture; whether one is there that occurs once, around less than is sure."""
+    known, steps = source in SOURCES, _label(capture, source)
+    if not steps or (known and steps > 1):
+        return (_labelled(capture, source) if steps else None), False
+    work = _work(capture)
+    if steps > 1:
+        return (_labelled(capture, source) if work.steps > 1 or not work.ops else None), False
+    if known and not work.inside:
+        raise _too_few(capture)
+    most, of_stack = work.inside >= _MOST * max(work.ops, 1), source.name != USERS
+    if most and of_stack:
+        return _one_step(capture, source, work), False
+    return None, bool(work.inside) and (most or of_stack)  # users may call a warm-up a step
 
 
 def _inferred(inference: Inference) -> StepRule:
