@@ -120,7 +120,7 @@ def pair_kernels(baseline: Mapping[str, PhaseOps], candidate: Mapping[str, Phase
     own = own.union(*(one.settled for one in phases.values()))
     rows: list[Match] = []
     numbers: dict[frozenset[Pair], int] = {}
-    blocks: _Union[int] = _Union()
+    blocks: Disjoint[int] = Disjoint()
     shares: tuple[Shares, Shares] = ({}, {})
     for phase, one in phases.items():
         books = _Books(one)
@@ -156,21 +156,24 @@ def _shares(counts: Counter[Pair], row_of: Mapping[Pair, int]) -> list[tuple[int
     return [(row, count / rows.total()) for row, count in sorted(rows.items())]
 
 
-class _Union(Generic[T]):
+class Disjoint(Generic[T]):
     """Disjoint sets; the order of joining does not matter, only that of first mention orders the groups."""
 
     def __init__(self) -> None:
         self._parent: dict[T, T] = {}
 
     def find(self, one: T) -> T:
+        """What stands for its set."""
         while self._parent.setdefault(one, one) != one:
             self._parent[one] = one = self._parent[self._parent[one]]
         return one
 
     def join(self, one: T, other: T) -> None:
+        """Make one set of those of two elements."""
         self._parent[self.find(other)] = self.find(one)
 
     def groups(self) -> list[list[T]]:
+        """The sets."""
         found: dict[T, list[T]] = {}
         for one in list(self._parent):
             found.setdefault(self.find(one), []).append(one)
@@ -338,7 +341,7 @@ class _Books:
 
     def __init__(self, phase: _Phase) -> None:
         self._phase = phase
-        self.rows: _Union[Pair] = _Union()
+        self.rows: Disjoint[Pair] = Disjoint()
         self.uses: tuple[dict[OpKey, Counter[Pair]], dict[OpKey, Counter[Pair]]] = ({}, {})
         self.runs: dict[int, list[Pair]] = {}
         self._strays: dict[tuple[int, OpKey], None] = {}  # side, op: alone, without a sign of a change

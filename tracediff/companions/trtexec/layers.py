@@ -14,6 +14,7 @@ from tracediff.companions import words as text
 from tracediff.companions.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
 from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
 from tracediff.companions.verdict import compare_runs, levels
+from tracediff.kernels.matching import Disjoint
 from tracediff.kernels.myelin import decode, layer_set
 from tracediff.model import Evidence
 
@@ -296,19 +297,14 @@ def _linked(
         for number, of in parts[side].items()
         for name in of | by_range[side].get(number, set())
     )
-    parent: dict[_Node, _Node] = {}
-
-    def root(node: _Node) -> _Node:
-        while parent.setdefault(node, node) != node:
-            parent[node] = node = parent[parent[node]]
-        return node
-
+    together: Disjoint[_Node] = Disjoint()
     for nodes in owners.values():
         if len({side for side, _ in nodes}) == 2:
             for node in nodes:
-                parent[root(node)] = root(nodes[0])
+                together.join(nodes[0], node)
     found = []
-    for nodes in _gathered((root(node), node) for node in sorted(parent)).values():
+    groups = sorted(map(sorted, together.groups()))
+    for nodes in groups:
         numbers = [tuple(number for of, number in nodes if of == side) for side in (0, 1)]
         names = [set[str]().union(*(parts[side][number] for number in numbers[side])) for side in (0, 1)]
         ranged = any(number in by_range[of] for of, number in nodes)
@@ -316,7 +312,9 @@ def _linked(
         tier = _tier(len(numbers[0]), len(numbers[1]))
         found.append(Pairing(tier, round(sure, 2), numbers[0], numbers[1]))
     for side in (0, 1):
-        left[side][:] = [number for number in left[side] if (side, number) not in parent]
+        left[side][:] = sorted(
+            {*left[side]} - {number for nodes in groups for of, number in nodes if of == side}
+        )
     return found
 
 
