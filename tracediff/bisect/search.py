@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tracediff.capture import checkout
 from tracediff.capture.plan import Plan
 from tracediff.capture.runner import fingerprint as fingerprint_of_plan
 from tracediff.errors import TracediffError, UsageError
+from tracediff.formats import children
 from tracediff.formats.files import MOST_RESULT, read_regular
 from tracediff.model import encode
 from tracediff.model.bisect import BISECT_VERSION, Bisect, BisectCommit, BisectProbe, BisectVerdict
@@ -32,9 +32,7 @@ _CULPRIT = re.compile(r"^# (?:possible )?first bad commit: \[([0-9a-f]{40,64})\]
 
 def git(folder: Path, *words: str) -> str:
     """What git prints. Raises `TracediffError`: git-failed."""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *words], capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL
-    )  # fmt: skip
+    done = children.run(["git", "-C", str(folder), *words])
     if done.returncode:
         said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
         raise TracediffError(

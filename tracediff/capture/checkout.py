@@ -13,6 +13,7 @@ from tracediff.capture import machine
 from tracediff.capture.machine import run
 from tracediff.capture.plan import Plan, SidePlan
 from tracediff.errors import TracediffError
+from tracediff.formats import children
 from tracediff.formats.bundle import SIDES, SideName
 
 MERGE_BASE = "..."
@@ -135,7 +136,7 @@ def worktree(root: Path, commit: str, place: Path) -> None:
     else:
         run([*git, "worktree", "prune"])  # of checkouts whose folder somebody removed
         words = [*git, "worktree", "add", "--quiet", "--force", "--detach", str(place), commit]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    done = children.run(words)
     if done.returncode:
         raise TracediffError(
             "checkout-failed", f"git could not check out {commit[:12]}: {done.stderr.strip()[-300:]}", fix="see what git says"

@@ -20,6 +20,7 @@ import msgspec
 from tracediff.capture import machine
 from tracediff.capture.machine import Nsys, import_raw, need_nsys
 from tracediff.errors import TracediffError
+from tracediff.formats import children
 from tracediff.formats.reports import export_report
 
 Status = Literal["ok", "warn", "fail"]
@@ -206,10 +207,7 @@ def _captured(nsys: Nsys, python: str, traces: list[str]) -> tuple[int, int, str
             str(nsys.path), "profile", "-o", str(folder / "report"), "-f", "true", "-t", ",".join(traces),
             "--sample=none", "--cpuctxsw=none", python, "-c", _PROBE,
         ]  # fmt: skip
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TRIAL_S, check=False, errors="replace",
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = children.run(command, _TRIAL_S)
         for raw in folder.glob("*.qdstrm"):
             import_raw(nsys.path, raw)
         reports = sorted(folder.glob("*.nsys-rep"))

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tracediff.errors import TracediffError
+from tracediff.formats import children
 from tracediff.formats.reports import find_nsys
 
 # The variables whose values are recorded. Every other variable is not: neither its value nor its name.
@@ -85,10 +86,7 @@ def run(
 ) -> str | None:
     """What a command prints, or None when it does not exist or fails."""
     try:
-        done = subprocess.run(
-            list(command), cwd=cwd, env=None if env is None else dict(env), capture_output=True, text=True, timeout=timeout_s, check=False,
-            errors="replace", stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = children.run(command, timeout_s, cwd, env)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
@@ -286,9 +284,7 @@ def need_nsys() -> Nsys:
 
 def _ask(path: Path, *words: str) -> str:
     try:
-        done = subprocess.run(
-            [str(path), *words], capture_output=True, text=True, timeout=60, check=False, errors="replace"
-        )
+        done = children.run([str(path), *words], 60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TracediffError(
             "nsys-broken", f"{path.name} does not run: {error}", fix="set NSYS to an nsys that runs here"
@@ -320,10 +316,7 @@ def import_raw(nsys: Path, raw: Path) -> Path:
     said = "its importer (QdstrmImporter) is not installed"
     if importer is not None:
         try:
-            done = subprocess.run(
-                [str(importer), "-i", str(raw), "-o", str(report)],
-                capture_output=True, text=True, timeout=_IMPORT_S, check=False, errors="replace",
-            )  # fmt: skip
+            done = children.run([str(importer), "-i", str(raw), "-o", str(report)], _IMPORT_S)
             said = ((done.stderr or done.stdout).strip().splitlines() or ["no message"])[-1]
         except (OSError, subprocess.TimeoutExpired) as error:
             said = str(error)

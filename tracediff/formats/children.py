@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _running: set[int] = set()
@@ -15,14 +15,20 @@ _starting = threading.RLock()  # a signal may come while the main thread holds i
 _over = False  # the process is about to end: nothing starts any more
 
 
-def run(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a command; broken off, it ends with what it started. Raises OSError, `subprocess.TimeoutExpired`."""
+def run(
+    command: Sequence[str],
+    timeout_s: float | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that is asked nothing; broken off, it ends with what it started. Raises OSError, `subprocess.TimeoutExpired`."""
     with _starting:
         if _over:
             raise OSError("the process is ending")
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-        )
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace",
+        )  # fmt: skip
         _running.add(process.pid)
     try:
         with process:

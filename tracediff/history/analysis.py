@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ import tracediff
 from tracediff.comparison.kernel_answer import bearing
 from tracediff.comparison.measures import KERNEL, STEP, Measure, parse
 from tracediff.errors import TracediffError
+from tracediff.formats import children
 from tracediff.history import changes
 from tracediff.history.changes import Change, Floats, Places, Series
 from tracediff.history.model import (
@@ -94,9 +94,8 @@ def identify(repository: Path, commit: str) -> tuple[str, str] | None:
 
 def _git(repository: Path, *words: str) -> str | None:
     """What git prints; None where it fails or is not there."""
-    command: Sequence[str] = ["git", "-C", str(repository), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = children.run(["git", "-C", str(repository), *words])
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
