@@ -317,7 +317,7 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     values = {**data, **given}
     shared = {name: values.pop(name) for name in SidePlan.__struct_fields__ if name in values}
     sides: dict[str, SidePlan] = {
-        name: _side(name, values.get(name, {}), shared, base, refs[name]) for name in SIDES
+        name: _side(name, _values(name, values.get(name, {}), shared, base, refs[name])) for name in SIDES
     }
     if isinstance(values.get("nsys_flags"), str):
         values["nsys_flags"] = [values["nsys_flags"]]
@@ -349,7 +349,8 @@ def plan_from(data: Mapping[str, Any], base: Path, flags: Mapping[str, Any] | No
     return plan
 
 
-def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) -> SidePlan:
+def _values(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) -> dict[str, Any]:
+    """What a plan says of a side, command lines as words and its folder as a path."""
     if not isinstance(own, Mapping):
         raise _invalid(f"[{name}] is not a table", f"[{name}]\ncommand = '...'")
     values = {**shared, **own, **({"ref": ref} if ref else {})}
@@ -362,15 +363,17 @@ def _side(name: str, own: Any, shared: dict[str, Any], base: Path, ref: object) 
             values[key] = [values[key]] if key == "kpi" else _split(values[key], f"{name}.{key}")
     tables = [one.get("env", {}) for one in (shared, own)]
     if all(isinstance(table, Mapping) for table in tables):  # numbers are no strings in TOML
-        env = {key: value for table in tables for key, value in table.items()}
-        values["env"] = {
-            key: str(value) if isinstance(value, int | float) else value for key, value in env.items()
-        }
+        env = [item for table in tables for item in table.items()]
+        values["env"] = {key: str(value) if isinstance(value, int | float) else value for key, value in env}
     if where := values.pop("cwd", None):
         _no_nul(name, str(where))
         values["cwd"] = (base / str(where)).resolve()
         if not values.get("ref") and not values["cwd"].is_dir():
             raise _invalid(f"the working directory of the {name} does not exist: {where}", "create it")
+    return values
+
+
+def _side(name: str, values: dict[str, Any]) -> SidePlan:
     side = _scripted(name, _converted(values, SidePlan, f"[{name}]"))
     _no_nul(name, *side.command, *side.client, *side.launcher, *side.kpi, *side.env, *side.env.values())
     kind = preset(side.preset)
