@@ -40,7 +40,7 @@ from tracediff.history.store import Kept
 from tracediff.model import Tool
 from tracediff.model.causes import CAUSES
 from tracediff.stats.noise import FLOOR
-from tracediff.stats.tests import ALPHA
+from tracediff.stats.tests import ALPHA, benjamini_hochberg
 
 COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 
@@ -415,8 +415,8 @@ def _causes(
         one = changes.difference(column.series, a, b, c)
         tested.append((one.p, column, one))
     tested.sort(key=lambda item: item[0])
-    enough = [k for k, (p, _, _) in enumerate(tested, 1) if p <= ALPHA * k / len(tested)]
-    sure = tested[: enough[-1]] if enough else []
+    q = benjamini_hochberg(np.array([p for p, _, _ in tested]))
+    sure = [item for item, own in zip(tested, q.tolist(), strict=True) if own <= ALPHA]
     times = [
         item for item in sure if item[1].measure.unit == "ns" and abs(item[2].delta) >= _PART * abs(delta)
     ]

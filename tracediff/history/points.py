@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -274,11 +275,7 @@ def _error(low: float | None, high: float | None) -> float:
 
 def _scatter(runs: list[float]) -> float:
     """Standard error of a mean of runs; 0 of a single one, which tells nothing of it."""
-    if len(runs) < 2:
-        return 0.0
-    mean = sum(runs) / len(runs)
-    squares = sum((one - mean) ** 2 for one in runs)
-    return float((squares / (len(runs) - 1) / len(runs)) ** 0.5)
+    return statistics.stdev(runs) / len(runs) ** 0.5 if len(runs) > 1 else 0.0
 
 
 def _rounded(value: float) -> float:

@@ -434,10 +434,8 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
 
 
 def in_ns(found: Found, unit: str, wanted: Wanted) -> npt.NDArray[np.float64]:
-    """Return the values as ns. Raises `TracediffError`: latencies-empty, latencies-bad-value, latencies-unreadable."""
+    """Return the values as ns. Raises `TracediffError`: latencies-bad-value, latencies-unreadable."""
     count = len(found.values)
-    if not count:
-        raise wanted.error("latencies-empty", "there is no latency in it")
     if count > MAX_VALUES:
         what = f"{count:,} latencies, the most that is read is {MAX_VALUES:,}"
         raise wanted.error("latencies-unreadable", what, "give fewer of them, such as every tenth")
