@@ -25,7 +25,7 @@ from tracediff.model.host import RangeRow
 from tracediff.model.kernels import LaunchSide
 from tracediff.model.result import WhatIfPhase
 from tracediff.model.show import Advice, ShowKernel
-from tracediff.stats.tests import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MOSTLY
 from tracediff.whatif.graph import CAUSE, RUN
 from tracediff.whatif.replay import Edit, Fuse, Graph, chained, following, project, runs
 

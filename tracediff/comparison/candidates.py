@@ -32,7 +32,7 @@ from tracediff.model import (
 )
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import SIDES
-from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
+from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
 

@@ -28,7 +28,8 @@ from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, OWN, SURELY, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
-from tracediff.stats.tests import ALPHA, LITTLE, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
+from tracediff.stats.rules import LITTLE, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
+from tracediff.stats.tests import ALPHA
 
 _LEAST_FUNCTIONS = 2  # programs of CUDA graphs call no more, and one may be slower for its own reason
 

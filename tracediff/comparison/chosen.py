@@ -28,7 +28,7 @@ from tracediff.kernels.names import short
 from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES, SURELY
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
-from tracediff.stats.tests import LEAST, MOSTLY
+from tracediff.stats.rules import LEAST, MOSTLY
 from tracediff.stats.workload import Bools, Steps, trimmed
 from tracediff.trace.workloads import IRREGULAR, half_octave
 

@@ -28,7 +28,7 @@ from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
 from tracediff.model import Change, Mix, Note, Pair, Stratum
-from tracediff.stats.tests import ENOUGH, LITTLE, MOSTLY
+from tracediff.stats.rules import ENOUGH, LITTLE, MOSTLY
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,

@@ -19,7 +19,7 @@ from tracediff.execution.sides import Run, Side
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Said, Stratum, StructureRow
 from tracediff.model.common import CALLS_LOST, SIDES
-from tracediff.stats.tests import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MOSTLY
 from tracediff.stats.workload import SHARED
 from tracediff.trace.labels import LIBRARY, PRESETS, SOURCES
 from tracediff.trace.steps import WHOLE_CAPTURE

@@ -52,7 +52,7 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import SURELY
-from tracediff.stats.tests import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MOSTLY
 
 
 def find(

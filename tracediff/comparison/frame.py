@@ -27,7 +27,7 @@ from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, gr
 from tracediff.accounting.reduction import StepIndex
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
-from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY, PERMUTE
+from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY, PERMUTE
 from tracediff.stats.workload import Bools, Steps, choose, class_shares, shared, shared_time, weights
 from tracediff.trace.workloads import IRREGULAR, half_octave
 

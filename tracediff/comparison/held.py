@@ -23,7 +23,7 @@ import polars as pl
 
 from tracediff.accounting.intervals import Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.stats.tests import LEAST, MOSTLY
+from tracediff.stats.rules import LEAST, MOSTLY
 from tracediff.stats.workload import Bools
 from tracediff.trace.workloads import half_octave
 

@@ -16,8 +16,9 @@ from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note
 from tracediff.model.host import HostRow, HostSide, HostTime
+from tracediff.stats.rules import ENOUGH
 from tracediff.stats.student import quantile
-from tracediff.stats.tests import ALPHA, ENOUGH, benjamini_hochberg, trimmed
+from tracediff.stats.tests import ALPHA, benjamini_hochberg, trimmed
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 _KEY = ["kind", "name", "domain", "thread"]

@@ -24,7 +24,7 @@ from tracediff.model import Accounting, Finding, KernelRow, RangeRow, RankRow, R
 from tracediff.model.causes import CAUSES, HOST, SURELY
 from tracediff.model.common import SIDES, Insight
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
 
 
 def insights(

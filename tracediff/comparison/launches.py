@@ -25,7 +25,8 @@ from tracediff.kernels.names import category, is_kernel, normalise
 from tracediff.model import Evidence, LaunchChange
 from tracediff.model.causes import CAPTURE, OWN, SURELY
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.tests import ALPHA, ENOUGH, LEAST, LITTLE, MOSTLY, PERMUTE, benjamini_hochberg
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, PERMUTE
+from tracediff.stats.tests import ALPHA, benjamini_hochberg
 
 _ONE_TO_ONE = ("exact", "name", "template", "sequence")
 

@@ -17,7 +17,7 @@ from tracediff.comparison.shown import FIRST
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.model import Note
 from tracediff.model.kernels import LayerSide
-from tracediff.stats.tests import LITTLE, NEARLY
+from tracediff.stats.rules import LITTLE, NEARLY
 from tracediff.trace.layers import NO_LAYER, kind_of
 
 

@@ -16,7 +16,7 @@ from tracediff.limits.peaks import Peak, peak_of
 from tracediff.model import KernelRow
 from tracediff.model.causes import SURELY
 from tracediff.model.kernels import Gpu, Limits, LimitsRow, PhaseUse, Reached, Utilisation
-from tracediff.stats.tests import LITTLE
+from tracediff.stats.rules import LITTLE
 
 KNOWN = 1 - LITTLE  # of the time in GEMMs and attention, for the utilisation of a phase to be said
 # kinds of kernels that multiply matrices, or may do so

@@ -43,7 +43,7 @@ from tracediff.model import (
 )
 from tracediff.model.causes import BUSY, CAUSES, IDLE
 from tracediff.model.observed import Observed
-from tracediff.stats.tests import RUNS_TELL
+from tracediff.stats.rules import RUNS_TELL
 from tracediff.trace.threads import OUTSIDE, RESPONSE_ROLES
 
 STEP: Final = "step"

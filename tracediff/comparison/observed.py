@@ -20,7 +20,7 @@ from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.common import SIDES
 from tracediff.model.observed import Observed, ObservedPart, Stops
 from tracediff.stats.noise import Bools, Estimate
-from tracediff.stats.tests import LITTLE, MOSTLY, NEARLY
+from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 
 # Of the typical step: what is longer by less does not stop. At a half, planted stops of 8.0 ms in steps of 16.1 ms are missed.

@@ -29,7 +29,7 @@ from tracediff.comparison.places import LEVELS, MATERIAL, Judgement, joined
 from tracediff.comparison.structure import APART
 from tracediff.model import CallFact, FindingPart, Kernels, Launch, Pair, PhaseDelta, Shares, StructureRow
 from tracediff.model.causes import CAUSES, SURELY
-from tracediff.stats.tests import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MOSTLY
 from tracediff.trace.threads import beside
 
 # Of the host, at most: an eager launch costs it 5 to 21 us, the Python before it included, and one launch is what a synchronising call exposes.

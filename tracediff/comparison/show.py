@@ -50,7 +50,7 @@ from tracediff.model import Coverage, KernelStratum, Note, PhaseTimes, Tool
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Fact, IdleCause, Show, ShowCategory, ShowKernel, ShowStep
-from tracediff.stats.tests import NEARLY
+from tracediff.stats.rules import NEARLY
 from tracediff.steps.timelines import StepWriter, timelines
 
 _NO_CANDIDATE = dict.fromkeys(("candidate_steps", "candidate_ns", "candidate_share", "delta_ns"), ABSENT)

@@ -33,7 +33,8 @@ from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective, is_numbered, normalise, short
 from tracediff.model import StructureRow
 from tracediff.model.causes import SURELY
-from tracediff.stats.tests import ALPHA, LEAST, LITTLE, MOSTLY, NEARLY, fisher_exact
+from tracediff.stats.rules import LEAST, LITTLE, MOSTLY, NEARLY
+from tracediff.stats.tests import ALPHA, fisher_exact
 
 _PEAKS_OF = ("device", "managed", "PyTorch allocated")  # the others follow
 APART = 0.2

@@ -62,7 +62,8 @@ from tracediff.model import (
     WorstGap,
 )
 from tracediff.model.common import SIDES
-from tracediff.stats.tests import ENOUGH, LEAST, LITTLE, robust, trimmed
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE
+from tracediff.stats.tests import robust, trimmed
 
 # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
 BUSY = 1 - LITTLE

@@ -36,21 +36,8 @@ from tracediff.model import (
 from tracediff.model.causes import BUSY, CATEGORIES, SURELY
 from tracediff.model.common import SIDES
 from tracediff.stats.noise import NU, Estimate
-from tracediff.stats.rules import OTHER_CPU
-from tracediff.stats.tests import (
-    ALPHA,
-    LEAST,
-    LITTLE,
-    MOSTLY,
-    NEARLY,
-    ODD,
-    PERMUTE,
-    WANTED,
-    detectable,
-    holm,
-    robust,
-    runs_for,
-)
+from tracediff.stats.rules import LEAST, LITTLE, MOSTLY, NEARLY, OTHER_CPU, PERMUTE
+from tracediff.stats.tests import ALPHA, ODD, WANTED, detectable, holm, robust, runs_for
 from tracediff.trace.workloads import IRREGULAR, is_class
 
 WORTH = 0.005  # of the step: a smaller change of a phase is no verdict, a smaller part of one no cause in a sentence

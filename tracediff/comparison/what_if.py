@@ -23,7 +23,7 @@ from tracediff.kernels.matching import Match
 from tracediff.model import Coverage, Finding, FindingPart, Kernels, Projected, Tool, Where
 from tracediff.model.causes import BUSY, CATEGORIES, CAUSES, STEP
 from tracediff.model.result import WhatIf, WhatIfEdit, WhatIfKind, WhatIfPhase
-from tracediff.stats.tests import MOSTLY
+from tracediff.stats.rules import MOSTLY
 from tracediff.whatif.replay import Ahead, At, Edit, Fuse, Graph, Scale, Steps, project
 
 _MOST_FACTOR = 100.0  # a larger one is a slip of the hand

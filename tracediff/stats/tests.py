@@ -9,18 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.stats.rules import ENOUGH as ENOUGH
-from tracediff.stats.rules import LITTLE as LITTLE
-from tracediff.stats.rules import MOST_RUNS as MOST_RUNS
-from tracediff.stats.rules import MOSTLY as MOSTLY
-from tracediff.stats.rules import NEARLY as NEARLY
-from tracediff.stats.rules import PAIRS as PAIRS
-from tracediff.stats.rules import PERMUTE as PERMUTE
-from tracediff.stats.rules import RUNS_TELL as RUNS_TELL
+from tracediff.stats.rules import MOST_RUNS
 from tracediff.stats.student import Floats, above, quantile, shift_for
 
 ALPHA = 0.05  # by convention: of a test, of false discoveries, and of the ways to deal the runs out
-LEAST = 4  # alike things, from which the one that differs from the others tells itself apart: of three the other two may
 WANTED = 0.02  # of what is compared: the change for which a number of runs is advised; a choice
 ODD = 6.0  # robust standard deviations from which a run lies apart: by chance in 6 of 100 pairs of five normal runs a side, in 2 of eight
 
