@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from tracediff.arrays import Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.trace.inference import infer_steps
 from tracediff.trace.steps import find_steps
-
-Ints = npt.NDArray[np.int64]
 
 GOOD = 0.97
 TOLERANCE = 0.05  # of the ops of the median step

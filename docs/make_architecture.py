@@ -11,7 +11,7 @@ PACKAGE = ROOT / "tracediff"
 PICTURE = ROOT / "docs" / "pictures" / "packages.svg"
 # A package imports only packages before it. Companions stand beside the core: nothing of the core imports them.
 ORDER = (
-    "errors", "model", "formats", "write", "kernels", "trace", "limits", "accounting", "steps", "whatif", "execution", "stats", "comparison", "history", "query", "report",
+    "errors", "arrays", "model", "formats", "write", "kernels", "trace", "limits", "accounting", "steps", "whatif", "execution", "stats", "comparison", "history", "query", "report",
     "capture", "bisect", "request", "companions", "session", "api", "agents", "cli",
 )  # fmt: skip
 SIZE, LEFT, TOP = 26, 210, 96  # pixels: a cell of the matrix, and the room for names

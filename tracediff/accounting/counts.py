@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Index, Ints, count_by, grouped, outermost, picked, picked_at
+from tracediff.accounting.intervals import Index, count_by, grouped, outermost, picked, picked_at
 from tracediff.accounting.walk import Names, Windows
+from tracediff.arrays import Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
 from tracediff.trace.periods import Timeline, Unit

@@ -6,13 +6,11 @@ from collections.abc import Collection, Sequence
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import (
     EMPTY,
     Intervals,
-    Ints,
     Tally,
     chunks,
     covered,
@@ -23,6 +21,7 @@ from tracediff.accounting.intervals import (
 )
 from tracediff.accounting.system import Calls as SystemCalls
 from tracediff.accounting.walk import Gil, Hosts, HostThread, Names, Windows, active_windows
+from tracediff.arrays import Bools, Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, frame, run_sql, sql
 from tracediff.trace.periods import Timeline
@@ -87,7 +86,7 @@ def host_tables(
     return found
 
 
-def _nested(calls: Calls, mine: slice) -> npt.NDArray[np.bool_]:
+def _nested(calls: Calls, mine: slice) -> Bools:
     """Whether each call of a thread, in order of start, began before a call before it was over."""
     latest = np.maximum.accumulate(calls.end[mine])
     inside = np.zeros(len(latest), np.bool_)

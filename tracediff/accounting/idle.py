@@ -12,14 +12,12 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.intervals import (
     Index,
     Intervals,
-    Ints,
     chunks,
     count_by,
     covered,
@@ -29,6 +27,7 @@ from tracediff.accounting.intervals import (
 )
 from tracediff.accounting.sweep import Gaps
 from tracediff.accounting.walk import CODE, Hosts, IdlePieces, Names, attribute
+from tracediff.arrays import Floats, Ints
 from tracediff.model.causes import IDLE
 from tracediff.trace.periods import Timeline, Unit
 
@@ -378,7 +377,7 @@ def _keep(among: dict[_Key, _Longest], key: _Key, found: _Longest) -> None:
     among[key] = longest if before is found else replace(longest, all=before.all + found.all)
 
 
-def _quantiles(group: Index, ns: Ints, count: Ints) -> list[npt.NDArray[np.float64]]:
+def _quantiles(group: Index, ns: Ints, count: Ints) -> list[Floats]:
     """p50 and p99 of the values of each group, linear between neighbours."""
     ordered = _by_group(group, ns)
     first, out = np.cumsum(count) - count, []

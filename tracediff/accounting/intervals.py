@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from tracediff.arrays import Bools, Floats, Ints
+
 Index = npt.NDArray[np.integer]  # of any width: large arrays are kept narrow
 _EMPTY: Ints = np.empty(0, np.int64)
 _LAST = np.iinfo(np.int64).max
@@ -33,7 +33,7 @@ class Intervals(NamedTuple):
         """Sum of lengths, ns."""
         return int((self.end - self.start).sum())
 
-    def take(self, index: Index | npt.NDArray[np.bool_] | slice) -> Intervals:
+    def take(self, index: Index | Bools | slice) -> Intervals:
         """The intervals at these positions."""
         return Intervals(self.start[index], self.end[index])
 
@@ -66,7 +66,7 @@ def union(start: Ints, end: Ints) -> Intervals:
     return Intervals(start[first], reach[last])
 
 
-def outermost(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+def outermost(start: Ints, end: Ints) -> Bools:
     """Which intervals, in order of start, begin when all before them are over: of nested ones those that no other is around."""
     outer = np.ones(len(start), np.bool_)
     outer[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]

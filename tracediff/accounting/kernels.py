@@ -15,9 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import (
-    Floats,
     Index,
-    Ints,
     Tally,
     count_by,
     float_sum_by,
@@ -30,6 +28,7 @@ from tracediff.accounting.intervals import (
 from tracediff.accounting.reduction import StepSequence
 from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Names, Windows
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame
 from tracediff.kernels.names import collective, normalise
@@ -165,12 +164,12 @@ def _hash(*identity: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def new_kernels(timeline: Timeline, swept: list[Sweep]) -> npt.NDArray[np.bool_]:
+def new_kernels(timeline: Timeline, swept: list[Sweep]) -> Bools:
     """Whether each period is the first of its unit, or a kernel's name occurs in it for the first time. Ops before the first whole period count as seen."""
     is_kernel = timeline.keys["kind"].to_numpy() == _KERNEL
     name_of = timeline.keys["name"].rank("dense").to_numpy().astype(np.int64) - 1
     seen: dict[tuple[int, int], tuple[int, int]] = {}  # rank, name -> start of its first op, period or -1
-    new: list[npt.NDArray[np.bool_]] = []
+    new: list[Bools] = []
     before = 0
     for unit, one in zip(timeline.units, swept, strict=True):
         first = np.full(len(is_kernel), -1, np.int64)

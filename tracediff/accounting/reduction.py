@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Ints
+from tracediff.arrays import Ints
 from tracediff.model import Captured, Note
 from tracediff.trace.periods import Kept
 from tracediff.trace.steps import StepRule

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import EMPTY, Floats, Index, Intervals, Ints, outermost, union
+from tracediff.accounting.intervals import EMPTY, Index, Intervals, outermost, union
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.trace.periods import COMM, Timeline, Unit
 
 
@@ -80,7 +81,7 @@ def _pieces(unit: Unit, inside: slice, op_period: Index) -> tuple[Ints, Index, I
     return busy, op, period, share
 
 
-def _alone(start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+def _alone(start: Ints, end: Ints) -> Bools:
     """Which pieces, in order of start, overlap no other one."""
     alone = outermost(start, end)
     alone[:-1] &= alone[1:].copy()

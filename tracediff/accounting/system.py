@@ -7,13 +7,11 @@ from functools import cached_property
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.intervals import (
     EMPTY,
     Intervals,
-    Ints,
     Tally,
     covered,
     cut,
@@ -23,6 +21,7 @@ from tracediff.accounting.intervals import (
     union,
 )
 from tracediff.accounting.walk import CODE, IdlePieces, Names, Windows
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, sql
 from tracediff.trace.periods import MEMCPY, Unit
@@ -287,7 +286,7 @@ def _memory(capture: Capture, windows: Windows) -> tuple[pl.DataFrame, pl.DataFr
     )
 
 
-def _levels(windows: Windows, pid: int, start: Ints, level: Ints, inside: npt.NDArray[np.bool_]) -> Ints:
+def _levels(windows: Windows, pid: int, start: Ints, level: Ints, inside: Bools) -> Ints:
     """The levels within the steps of a process: where a step begins, and after each event in it; empty without steps."""
     begins = windows.of_pid[pid][0] if pid in windows.of_pid else start[:0]
     before = np.searchsorted(start, begins, side="right") - 1
@@ -388,7 +387,7 @@ def _of_gpu(
     return tables, _sampling(units, gpu, interval, int(row[0]) if row else 0)
 
 
-def _states(time: Ints, interval: int, units: Sequence[Unit]) -> npt.NDArray[np.int64]:
+def _states(time: Ints, interval: int, units: Sequence[Unit]) -> Ints:
     """Of each instant its place in `STATES`."""
     state = np.full(len(time), STATES.index("mixed"), np.int64)
     if len(time) < 3:
@@ -415,13 +414,7 @@ def _strata(unit: Unit, periods: pl.DataFrame, time: Ints) -> Ints:
 
 
 def _sums(
-    unit: Unit,
-    metric: str,
-    of: str,
-    stratum: Ints,
-    state: Ints,
-    value: npt.NDArray[np.float64],
-    refused: Ints,
+    unit: Unit, metric: str, of: str, stratum: Ints, state: Ints, value: Floats, refused: Ints
 ) -> pl.DataFrame:
     inside = stratum >= 0
     code, position = np.unique(stratum[inside] * len(STATES) + state[inside], return_inverse=True)

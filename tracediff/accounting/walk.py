@@ -28,7 +28,6 @@ from tracediff.accounting.intervals import (
     EMPTY,
     Index,
     Intervals,
-    Ints,
     Pieces,
     Tally,
     chunks,
@@ -45,6 +44,7 @@ from tracediff.accounting.intervals import (
     window,
 )
 from tracediff.accounting.sweep import Gaps
+from tracediff.arrays import Bools, Ints
 from tracediff.formats.database import create_table, release_memory, run_sql
 from tracediff.model.causes import IDLE
 from tracediff.trace.periods import Unit
@@ -418,7 +418,7 @@ class Hosts:
             out[mine] = self.thread(tid).label_at(launches.start[mine])
         return out
 
-    def waited_for(self, waits: Intervals, pid: int) -> tuple[Pieces, Ints, npt.NDArray[np.bool_]]:
+    def waited_for(self, waits: Intervals, pid: int) -> tuple[Pieces, Ints, Bools]:
         """Waits for the GIL of a process cut along its holders: the holder of each piece, -1 none; where it only handed over."""
         spans, holders = self.gil_holders(pid)
         pieces = cut(waits, spans)
@@ -572,9 +572,7 @@ def handed_over(holder: Ints, wait: Index) -> Ints:
     return np.where(later, holder[following], filled)
 
 
-def _select(
-    pieces: IdlePieces, index: Index | npt.NDArray[np.bool_] | slice, **changed: object
-) -> IdlePieces:
+def _select(pieces: IdlePieces, index: Index | Bools | slice, **changed: object) -> IdlePieces:
     """Some of the pieces, with other values in some fields."""
     kept = {
         name: value[index] if isinstance(value, np.ndarray) else value

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Floats
 from tracediff.comparison.gates import parse_gate
 from tracediff.comparison.measures import Measure, by_run, parse
 from tracediff.comparison.sequential import Known, confidence_sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Floats
 from tracediff.bisect.decide import FIRST_LOOK, Rule, Seen, judge
 from tracediff.bisect.search import ENDS, BudgetSpentError, git
 from tracediff.capture.checkout import check_out_side, located

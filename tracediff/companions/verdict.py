@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from tracediff.arrays import Floats
 from tracediff.model import Evidence, Pair, Step, Verdict
 from tracediff.model.causes import SURELY
 from tracediff.stats.noise import NU, Estimate, Noise, Sample, dealt_t, estimate, permutation_p, splits
 from tracediff.stats.rules import PERMUTE
-from tracediff.stats.student import Floats
 from tracediff.stats.tests import ALPHA, ODD, WANTED, benjamini_hochberg, detectable, robust, runs_for
 
 _LEAST = 0.001  # of the largest figure: what changes less is never more than noise

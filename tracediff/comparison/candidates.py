@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Floats
 from tracediff.comparison.cells import WHERE, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
 from tracediff.comparison.places import SURE, Judged, Judgement, Place

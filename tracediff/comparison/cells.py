@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints, sum_by
+from tracediff.accounting.intervals import sum_by
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison import tables
 from tracediff.comparison.frame import CellSums, Frame, PhaseSteps, Sums, Values
 from tracediff.comparison.kernel_table import KernelCells, kernel_cells
@@ -157,14 +157,14 @@ class Part(msgspec.Struct, frozen=True):
         """Every group of cells as one."""
         return estimate(self.sample, self.noise, Groups.build(groups))
 
-    def dealt(self) -> npt.NDArray[np.bool_] | None:
+    def dealt(self) -> Bools | None:
         """The ways to deal the runs out; None where so few cannot show anything."""
         one, other = self.sample.runs
         if self.sample.paired:
             return splits((one, other), pairs=True) if one >= PAIRS else None
         return splits((one, other)) if min(one, other) >= PERMUTE else None
 
-    def permuted(self, found: Estimate, dealt: npt.NDArray[np.bool_]) -> Floats:
+    def permuted(self, found: Estimate, dealt: Bools) -> Floats:
         """|t| of some sums of this part with the runs dealt out anew, (splits, sums)."""
         return permuted_t(found, dealt, pairs=self.sample.paired)
 
@@ -296,7 +296,7 @@ def measure(
 
 
 def _estimates(
-    frame: Frame, table: CellSums, layout: Layout, hosts: Hosts, loose: npt.NDArray[np.bool_]
+    frame: Frame, table: CellSums, layout: Layout, hosts: Hosts, loose: Bools
 ) -> tuple[list[PhaseCells], Estimate]:
     """Those of every phase, and of the mean over all compared steps."""
     found = [_phase_cells(frame, table, layout, one, hosts, loose) for one in frame.phases]
@@ -324,7 +324,7 @@ def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
     return one, other
 
 
-def _loose(kernels: KernelCells) -> npt.NDArray[np.bool_]:
+def _loose(kernels: KernelCells) -> Bools:
     """Copies that lie in part behind other work, (sides, rows): what is seen of these differs from run to run as waits do."""
     copies = np.array([kind == "memcpy" for kind in kernels.kinds], np.bool_)
     return np.asarray((kernels.hidden > SURELY * kernels.walls).T & copies)
@@ -352,12 +352,7 @@ class _Weighted(msgspec.Struct, frozen=True):
 
 
 def _phase_cells(
-    frame: Frame,
-    table: CellSums,
-    layout: Layout,
-    phase: PhaseSteps,
-    hosts: Hosts,
-    loose: npt.NDArray[np.bool_],
+    frame: Frame, table: CellSums, layout: Layout, phase: PhaseSteps, hosts: Hosts, loose: Bools
 ) -> tuple[PhaseCells, _Weighted]:
     """The estimates of a phase, and the sums that they are made of."""
     cells, table = len(layout.kinds), table.within(phase.inside)
@@ -410,7 +405,7 @@ def _usual(layout: Layout, *, few: bool) -> Floats:
     return np.where(usual == GPU, CAPTURE, WAIT) if few else usual
 
 
-def _loosened(layout: Layout, means: Floats, usual: Floats, host: npt.NDArray[np.bool_]) -> Floats:
+def _loosened(layout: Layout, means: Floats, usual: Floats, host: Bools) -> Floats:
     """The scatter of copies that lie in part behind other work, (2, rows): as waits, but no more than the step and all else in it leave to them."""
     others = [cell for name, cell in layout.categories.items() if name != "memcpy"]
     apart = means[:, others] * np.where(host[others], WAIT, usual[:, others])

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.candidates import idle_place, longest_first
 from tracediff.comparison.cells import STEP, IdleKey, Layout
 from tracediff.comparison.frame import CellSums, Frame
@@ -29,7 +29,7 @@ from tracediff.model import Moment, Note
 from tracediff.model.causes import BUSY, CAUSES, SURELY
 from tracediff.model.show import StepCategory, StepDiff, StepPlace, StepRank
 from tracediff.stats.rules import LEAST, MOSTLY
-from tracediff.stats.workload import Bools, Steps, trimmed
+from tracediff.stats.workload import Steps, trimmed
 from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _SAME = ("rank", "device", "phase", "ctx_reqs", "ctx_tokens", "gen_reqs", "start_ns", "ns")

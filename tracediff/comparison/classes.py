@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
 from tracediff.accounting.reduction import Reduction, StepSequence
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.execution.sides import Side
@@ -37,8 +37,6 @@ from tracediff.trace.workloads import (
     RECURS,
     SHAPE,
     STEP,
-    Floats,
-    Ints,
     bucket,
     classes_of,
     distance,
@@ -259,7 +257,7 @@ def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
     return found
 
 
-def _mean(bags: Floats, steps: Floats, some: npt.NDArray[np.bool_]) -> Floats:
+def _mean(bags: Floats, steps: Floats, some: Bools) -> Floats:
     """What a step of these classes launches on average."""
     return np.asarray(np.average(bags[some], axis=0, weights=steps[some]))
 

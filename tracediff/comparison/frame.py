@@ -23,12 +23,13 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Index, Ints, float_sum_by, grouped
+from tracediff.accounting.intervals import Index, float_sum_by, grouped
 from tracediff.accounting.reduction import StepIndex
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY, PERMUTE
-from tracediff.stats.workload import Bools, Steps, choose, class_shares, shared, shared_time, weights
+from tracediff.stats.workload import Steps, choose, class_shares, shared, shared_time, weights
 from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent

@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, Ints
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.stats.rules import LEAST, MOSTLY
-from tracediff.stats.workload import Bools
 from tracediff.trace.workloads import half_octave
 
 HELD, CERTAIN = 0.85, 10

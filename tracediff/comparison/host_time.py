@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats
 from tracediff.accounting.reduction import Reduction
+from tracediff.arrays import Floats
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.capture import recording
 from tracediff.model import Evidence, Note

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints, float_sum_by, grouped
+from tracediff.accounting.intervals import float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps, typical_of
@@ -55,9 +55,9 @@ class KernelCells(msgspec.Struct, frozen=True):
     walls: Floats
     hidden: Floats
     of_steps: dict[str, tuple[Floats, Floats, Floats]]
-    differs: dict[str, npt.NDArray[np.bool_]]
-    exact: dict[str, npt.NDArray[np.bool_]]
-    open: dict[str, npt.NDArray[np.bool_]]
+    differs: dict[str, Bools]
+    exact: dict[str, Bools]
+    open: dict[str, Bools]
     # name, grid, block -> registers, shared
     shapes: dict[tuple[str, str, str], tuple[int | None, int | None]]
     of_names: dict[tuple[int, int], dict[str, OfName]]  # row, side -> its names, of rows of several
@@ -192,7 +192,7 @@ def _by_memory(
 
 def _facts(
     frame: Frame, counted: pl.DataFrame, by_memory: pl.DataFrame, size: int
-) -> dict[str, tuple[npt.NDArray[np.bool_], ...]]:
+) -> dict[str, tuple[Bools, ...]]:
     """Phase -> rows whose count differs, in all or of copies by their memory, those of which that is certain, and those of which it is open.
 
     `counted`: step, item (a row), count, bytes.
@@ -205,7 +205,7 @@ def _facts(
     own = copies.select("step", "item", pl.col("count").cast(pl.Float64), bytes=pl.lit(0))
     kind, rows = kinds_of(pl.concat([counted, own], how="vertical_relaxed"), "step", len(frame.steps))
 
-    def of_phase(phase: PhaseSteps) -> tuple[npt.NDArray[np.bool_], ...]:
+    def of_phase(phase: PhaseSteps) -> tuple[Bools, ...]:
         found = held(frame, phase, Counted([kind], rows), size + len(memory))
         if found is None:
             return (nothing,) * 3

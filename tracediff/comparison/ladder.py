@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Bools, Floats
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.execution.ladder import ALIKE, NEAR, Shared, launched, shared
@@ -15,7 +15,6 @@ from tracediff.execution.sides import Side
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, is_kernel, short
 from tracediff.model import Note, Rung
-from tracediff.stats.workload import Bools
 from tracediff.trace.steps import WHOLE_CAPTURE
 
 

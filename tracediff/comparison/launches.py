@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, Index
+from tracediff.accounting.intervals import Index
+from tracediff.arrays import Floats
 from tracediff.comparison.frame import Frame
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, is_kernel, normalise

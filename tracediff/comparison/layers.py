@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 import msgspec
 import polars as pl
 
-from tracediff.accounting.intervals import Ints, float_sum_by, grouped
+from tracediff.accounting.intervals import float_sum_by, grouped
 from tracediff.accounting.kernels import NOT_KNOWN, OF_GRAPH, OF_RANGE, SOURCES
 from tracediff.accounting.reduction import Reduction
+from tracediff.arrays import Ints
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells, in_mean
 from tracediff.comparison.shown import FIRST

@@ -8,12 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.candidates import far_more, kernels_of
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
@@ -27,8 +26,6 @@ from tracediff.steps.timelines import StepWriter
 
 _SHORTEST_NS = 10_000  # of a crop
 _MOST_EVENTS = 60  # of a lane of a crop
-
-Bools = npt.NDArray[np.bool_]
 
 
 class _Place(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.kernels import regular
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import SURE
 from tracediff.comparison.shown import FIRST
@@ -19,7 +19,7 @@ from tracediff.model import Finding, VerdictFacts
 from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.common import SIDES
 from tracediff.model.observed import Observed, ObservedPart, Stops
-from tracediff.stats.noise import Bools, Estimate
+from tracediff.stats.noise import Estimate
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 from tracediff.stats.workload import stop_of
 

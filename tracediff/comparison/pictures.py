@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats, Ints
 from tracediff.accounting.reduction import STEP
+from tracediff.arrays import Floats, Ints
 from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.frame import Frame

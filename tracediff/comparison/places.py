@@ -15,10 +15,9 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Bools, Floats
 from tracediff.comparison.cells import STEP, WHERE, IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
@@ -203,9 +202,7 @@ def _as_often(measured: Measured, phase: PhaseCells, part: Part) -> set[int]:
     return {cell for cell, row, often in rows if often and row.match == "exact"}
 
 
-def _by_steps(
-    measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate
-) -> npt.NDArray[np.bool_]:
+def _by_steps(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, of: Estimate) -> Bools:
     """Places whose change is mostly that of numbers of launches which may differ by which steps were captured."""
     kernels, cells, name = measured.kernels, measured.layout.kernels, phase.steps.phase
     counts = kernels.launches(name, typical=part.name == "typical")

@@ -24,7 +24,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, sum_by
+from tracediff.accounting.intervals import sum_by
+from tracediff.arrays import Floats
 from tracediff.comparison.cells import idle_groups, idle_rows
 from tracediff.comparison.frame import CellSums, Frame, Values, build_frame
 from tracediff.comparison.kernel_answer import bearing, no_such_kernel

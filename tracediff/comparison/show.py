@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 import tracediff
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Floats
 from tracediff.comparison import tables
 from tracediff.comparison.advice import advice
 from tracediff.comparison.cells import (

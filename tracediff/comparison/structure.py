@@ -20,13 +20,12 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from tracediff.accounting.counts import MOST_NAMES
-from tracediff.accounting.intervals import Ints
 from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE, regular
 from tracediff.accounting.reduction import Reduction
+from tracediff.arrays import Bools, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
@@ -451,7 +450,7 @@ def _same_work(items: list[_Item], held: Held) -> bool:
     return bool(launches[shared & held.constant & ~held.differs].sum() >= NEARLY * launches[shared].sum())
 
 
-def _material(frame: Frame, items: list[_Item], held: Held) -> npt.NDArray[np.bool_]:
+def _material(frame: Frame, items: list[_Item], held: Held) -> Bools:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
 
     Of rounds, what most of them have more or less of, or calls that one side alone makes, in more than a few of them.

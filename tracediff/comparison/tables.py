@@ -17,9 +17,10 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Floats, picked_at
+from tracediff.accounting.intervals import picked_at
 from tracediff.accounting.kernels import EXCHANGES, SENDS
 from tracediff.accounting.system import STATES
+from tracediff.arrays import Floats
 from tracediff.comparison.alignment import Alignment
 from tracediff.comparison.frame import Frame
 from tracediff.comparison.kernel_table import KernelCells

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Floats
+from tracediff.arrays import Floats
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
 from tracediff.model import (

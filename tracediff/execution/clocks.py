@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
@@ -31,6 +30,7 @@ from tracediff.accounting.kernels import (
     counted,
 )
 from tracediff.accounting.reduction import Reduction
+from tracediff.arrays import Ints
 from tracediff.execution.sides import NAMED, Run, Side
 from tracediff.model import Note, RankClock
 
@@ -212,7 +212,7 @@ def _ends(table: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return both.select("tells", "end", late=pl.col("end") - pl.col("other"))
 
 
-def _drifting(end: npt.NDArray[np.int64], late: npt.NDArray[np.int64], table: pl.DataFrame) -> pl.Series:
+def _drifting(end: Ints, late: Ints, table: pl.DataFrame) -> pl.Series:
     """By how much the clock of an export is ahead at each of its rows: a line through the medians of both halves, for clocks drift."""
     half = len(end) // 2
     ahead = float(np.median(late))

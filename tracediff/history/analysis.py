@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 
 import tracediff
+from tracediff.arrays import Floats
 from tracediff.comparison.kernel_answer import bearing
 from tracediff.comparison.measures import KERNEL, STEP, Measure, parse
 from tracediff.errors import TracediffError
 from tracediff.formats import children
 from tracediff.history import changes
-from tracediff.history.changes import Change, Floats, Places, Series
+from tracediff.history.changes import Change, Places, Series
 from tracediff.history.model import (
     Apart,
     Basis,

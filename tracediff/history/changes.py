@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from tracediff.arrays import Floats
 from tracediff.stats.student import above, quantile
 from tracediff.stats.tests import ALPHA
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.intp]
 
 PRIOR = 4  # degrees of freedom that the known errors of the points count for

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracediff.accounting.intervals import Ints, union
+from tracediff.accounting.intervals import union
 from tracediff.accounting.reduction import Lane
+from tracediff.arrays import Ints
 from tracediff.model import Crop, Result, Timeline, TimelineLane
 from tracediff.model.common import ABSENT
 from tracediff.model.show import Show

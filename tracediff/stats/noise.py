@@ -17,16 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracediff.stats.student import Floats, above, quantile
+from tracediff.arrays import Bools, Floats, Ints
+from tracediff.stats.student import above, quantile
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Hosts = Literal["measured", "unknown", "one"]
 
 NU = 5.0  # degrees of freedom of the usual scatter: the 95th percentile of host residuals is 2.9 robust deviations

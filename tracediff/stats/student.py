@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+from tracediff.arrays import Floats
 
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
 _NODES = np.arange(-60.0, 12.0, 0.3)  # in standard deviations of log S; so far down for one degree of freedom

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tracediff.arrays import Floats
 from tracediff.stats.rules import MOST_RUNS
-from tracediff.stats.student import Floats, above, quantile, shift_for
+from tracediff.stats.student import above, quantile, shift_for
 
 ALPHA = 0.05  # by convention: of a test, of false discoveries, and of the ways to deal the runs out
 WANTED = 0.02  # of what is compared: the change for which a number of runs is advised; a choice

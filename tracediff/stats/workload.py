@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from tracediff.stats.student import Floats
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from tracediff.arrays import Bools, Floats, Ints
 
 TRIM = 0.25  # of the steps of a run, at either end (the interquartile mean): what acts in fewer steps is rare, not typical
 STOP = 3.0  # times the median step of its run: a longer step is never typical; first uses of a shape take 3.8 times as long

@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Index, Ints, layers, union
+from tracediff.accounting.intervals import Index, layers, union
 from tracediff.accounting.reduction import Lane, SampledStep
 from tracediff.accounting.sweep import Sweep
 from tracediff.accounting.walk import Hosts, IdlePieces, attribute, places_of
+from tracediff.arrays import Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import create_table, sql
 from tracediff.kernels.names import category

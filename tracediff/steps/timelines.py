@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tracediff.accounting.intervals import Ints
 from tracediff.accounting.reduction import Lane, Reduction, SampledStep
+from tracediff.arrays import Ints
 from tracediff.kernels.matching import MAX_SEQUENCE, Matching, OpKey, longest_common
 from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, TimelineStep
 from tracediff.model.causes import BUSY

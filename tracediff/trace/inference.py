@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from tracediff.arrays import Bools, Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.kernels.names import normalise
 from tracediff.model import Note
-from tracediff.trace.periods import Flags, Ints, Segments, blocks, cycle, mixed, repeats, segments
+from tracediff.trace.periods import Segments, blocks, cycle, mixed, repeats, segments
 
 # The levels at which a program repeats: what the host waits for, what it launches, again and again.
 
@@ -50,13 +51,13 @@ class Launched(msgspec.Struct, frozen=True):
     token: Ints  # dense: equal for launches of the same names
     ops: Ints  # of the launch: one, or the nodes of a graph; ns until the next launch where graphs were recorded as a whole
     kernels: Ints  # of these
-    graph: Flags
-    reads_back: Flags  # copies from device to host
+    graph: Bools
+    reads_back: Bools  # copies from device to host
     waits: Ints  # (m,) of each wait of the host, in order: launches that began before it was over
     # of each of ANCHORS, of each kernel of that kind: how often a launch of each token holds it, (tokens,)
     anchors: dict[str, list[Ints]] = msgspec.field(default_factory=dict)
     # by token: a graph in which parts repeat, as layers do
-    repeats: Flags = msgspec.field(default_factory=lambda: np.zeros(0, np.bool_))
+    repeats: Bools = msgspec.field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def window(self, low: int, high: int) -> Launched:
         """Launches [low, high), and the waits between them."""
@@ -249,7 +250,7 @@ def _cycle(launched: Launched, cut: Segments) -> int:
     return max(found)
 
 
-def _whole(cut: Segments) -> Flags:
+def _whole(cut: Segments) -> Bools:
     """Which segments are steps: all between the edges, and an edge that is like others."""
     whole = np.ones(len(cut.start), np.bool_)
     whole[[0, -1]] = cut.recurring[[0, -1]]
@@ -284,7 +285,7 @@ def holding(launched: Launched, kind: str) -> Ints:
     return np.flatnonzero(np.sum(holds, axis=0)) if holds else np.zeros(0, np.int64)
 
 
-def segments_with(launched: Launched, start: Ints, kind: str) -> Flags:
+def segments_with(launched: Launched, start: Ints, kind: str) -> Bools:
     """Which segments hold a kernel of one of the ANCHORS."""
     inside = np.zeros(len(start), np.bool_)
     inside[np.searchsorted(start, holding(launched, kind), side="right") - 1] = True
@@ -852,7 +853,7 @@ def _process(
     waits: dict[str, Any],
     parts: dict[str, Any],
     anchors: dict[str, list[Ints]],
-    repeated: Flags,
+    repeated: Bools,
     all_ops: dict[int, int],
 ) -> _Process:
     pid = int(part["pid"][0])

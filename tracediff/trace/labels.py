@@ -12,10 +12,11 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from tracediff.arrays import Bools, Hashes, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
-from tracediff.trace.periods import STRUCTURED, Flags, Hashes, Ints, cycle, segments
+from tracediff.trace.periods import STRUCTURED, cycle, segments
 from tracediff.trace.threads import mask
 
 
@@ -414,7 +415,7 @@ def _launched(capture: Capture) -> dict[int, Launched]:
     return out
 
 
-def results(start: Ints, reads_back: Flags, waits: Flags) -> Ints:
+def results(start: Ints, reads_back: Bools, waits: Bools) -> Ints:
     """When the host waits for a result: the calls that synchronise after a copy to the host, or are one that blocks."""
     copies = np.cumsum(reads_back)
     at = np.flatnonzero(waits)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
+from tracediff.arrays import Bools, Hashes, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, release_memory, sql
@@ -28,10 +29,6 @@ from tracediff.trace.workloads import ALIKE, IN_ORDER, RECURS, heaviest_first, l
 
 # Segments of a launch sequence: which of them hold the same work, and how regularly kinds of work follow one another.
 
-
-Ints = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 LONGEST_CYCLE = 200  # segments after which the classes of a structured sequence begin again
 CYCLES = 4  # of them in a structured sequence, at least
@@ -48,7 +45,7 @@ class Segments(msgspec.Struct, frozen=True):
     start: Ints  # (k,) index of the first launch of each; the last one ends with the launches
     ops: Ints  # (k,)
     kind: Ints  # (k,) the class, 0 the one with the most segments
-    recurring: Flags  # (k,) class of at least RECURS segments
+    recurring: Bools  # (k,) class of at least RECURS segments
     alike: float  # share of ops in recurring classes, edges left out
     known: float  # share of ops inside sequences of three launches that at least RECURS segments hold
     ordered: float  # share of ops in segments whose sequence of launches is their class's, or recurs
@@ -171,7 +168,7 @@ def _held_by(item: Ints, owner: Ints, often: Ints) -> Ints:
     return np.bincount(pairs % wide, weights=often[pairs // wide], minlength=wide)
 
 
-def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Flags:
+def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Bools:
     """Of each distinct segment: its sequences of three are those of the most frequent one of its class, or it recurs itself.
 
     Where a graph is the step, a segment has a few launches: one more, of a request that ends, changes most threes.
@@ -261,9 +258,9 @@ class Unit(msgspec.Struct, frozen=True):
     end: Ints
     kind: npt.NDArray[np.int8]  # COMPUTE, COMM or MEMCPY
     key: npt.NDArray[np.int32]  # row of Timeline.keys
-    graph: npt.NDArray[np.bool_]
+    graph: Bools
     launch: npt.NDArray[np.int32]  # id in Launches, -1 none
-    later_node: npt.NDArray[np.bool_]  # of its graph launch: not the first op of it to start
+    later_node: Bools  # of its graph launch: not the first op of it to start
     bounds: Ints  # period k = [bounds[k], bounds[k + 1])
     step: npt.NDArray[np.int32]  # step of the process (table step) of each period
     stream: npt.NDArray[np.int32]  # of each op
@@ -384,9 +381,7 @@ def _edges(pid: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> list[in
     return [0, *(np.flatnonzero(changes) + 1).tolist(), len(pid)]
 
 
-def _without_launch(
-    capture: Capture, kernel: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
-) -> list[Note]:
+def _without_launch(capture: Capture, kernel: Bools, launch: npt.NDArray[np.int32]) -> list[Note]:
     kernels, orphans = int(kernel.sum()), int((kernel & (launch < 0)).sum())
     if not orphans:
         return []
@@ -462,9 +457,7 @@ def _odd(name: str, ops: dict[str, npt.NDArray[Any]], launches: Launches) -> lis
     return [Note("odd-rows", f"{said} {count:,} {what}") for count, what in found if count]
 
 
-def _later_nodes(
-    start: Ints, graph: npt.NDArray[np.bool_], launch: npt.NDArray[np.int32]
-) -> npt.NDArray[np.bool_]:
+def _later_nodes(start: Ints, graph: Bools, launch: npt.NDArray[np.int32]) -> Bools:
     """Which nodes of graphs start after the first op of their launch (ops come in order of start)."""
     nodes = np.flatnonzero(graph & (launch >= 0))
     later = np.zeros(len(start), np.bool_)

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tracediff.arrays import Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import release_memory, sql
 
-Ints = npt.NDArray[np.int64]
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 # `aten::mm, op_id = 7, sizes = [[16, 16], ...`
 _OPERANDS = re.compile(r", (?:seq|op_id) = [0-9]+(?:, .*)?\Z", re.DOTALL)
@@ -60,7 +60,7 @@ class Places:
         """The text of a place; '' for -1."""
         return self.names[place] if place >= 0 else ""
 
-    def outside(self, ranges_start: Ints, labels: Ints, instant: Ints) -> npt.NDArray[np.int64]:
+    def outside(self, ranges_start: Ints, labels: Ints, instant: Ints) -> Ints:
         """For instants outside any range of a thread: a place id that says between which ranges they fall.
 
         `ranges_start`, `labels`: the thread's partition by innermost range.

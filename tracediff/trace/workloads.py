@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Floats = npt.NDArray[np.float64]
+from tracediff.arrays import Floats, Ints
+
 Bags = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
 
 SHAPE = ["phase", "ctx_reqs", "ctx_tokens", "gen_reqs"]
 STEP = "step"  # phase of steps whose labels count nothing: those of the class that holds most steps

@@ -22,12 +22,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from tracediff.accounting.intervals import Index, Ints
+from tracediff.accounting.intervals import Index
 from tracediff.accounting.reduction import EventGraph
 from tracediff.accounting.walk import NO_STATE, STATES, Hosts, places_of
+from tracediff.arrays import Bools, Ints
 from tracediff.model.causes import BUSY, CATEGORIES
 from tracediff.trace.periods import COMM, MEMCPY, Timeline, Unit
 from tracediff.trace.threads import SYNC, Places, Thread
@@ -362,7 +362,7 @@ class _Stretch:
         cause = np.where(ops["later"] == 1, CAUSE["graph_internal"], CAUSE["dependency"])
         link = {"op": ops["op"], "call": ops["launch"], "word": ops["word"]}
 
-        def add(kind: int, which: npt.NDArray[np.bool_], source: Ints, lags: Ints, cause: Ints | int) -> None:
+        def add(kind: int, which: Bools, source: Ints, lags: Ints, cause: Ints | int) -> None:
             at = np.flatnonzero(which)
             causes = cause[at] if isinstance(cause, np.ndarray) else cause
             words = {name: values[at] for name, values in link.items()}

@@ -11,15 +11,16 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.intervals import Index, Intervals, Ints, split
+from tracediff.accounting.intervals import Index, Intervals, split
 from tracediff.accounting.reduction import EventGraph, Reduction
+from tracediff.arrays import Bools, Ints
 from tracediff.model.causes import BUSY, CATEGORIES
 from tracediff.whatif.graph import CAUSE, CROSS, DROPPED, GIL, LAUNCH, OWN, PEER, QUEUE, RUN, WAIT
 
 # What is changed before events are replayed: the lags of some edges become shorter, or the edges go.
 
 
-Mask = npt.NDArray[np.bool_]
+Mask = Bools
 Causes = npt.NDArray[np.int8]
 # Whether a place is meant: its range, thread, GIL holder, the holder's range, CUDA function.
 At = Callable[[Sequence[str]], bool]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
+from tracediff.arrays import Floats
 from tracediff.companions.latencies.read import LatencyFile, quantity
 from tracediff.companions.verdict import TELL_RELATED, related
 from tracediff.companions.words import time
 from tracediff.model import Check
 from tracediff.model.causes import OWN, SURELY
 from tracediff.stats.rules import ENOUGH
-from tracediff.stats.student import Floats
 from tracediff.stats.tests import robust
 
 # Where the warm-up of a run ends: a stated, simple rule on its latencies.

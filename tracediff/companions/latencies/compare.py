@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
+from tracediff.arrays import Floats
 from tracediff.companions.bench.compare import profiling_cost
 from tracediff.companions.latencies.checks import Run, check_columns, check_sides, find_warm_up, outlying
 from tracediff.companions.latencies.read import LatencyFile, read_side, split
@@ -35,7 +36,6 @@ from tracediff.model import Pair, Result, Step, Verdict
 from tracediff.report.amounts import LISTED
 from tracediff.report.grammar import say
 from tracediff.report.phrases import power_note
-from tracediff.stats.student import Floats
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 STATISTICS = ("mean", *QUANTILES, "min")

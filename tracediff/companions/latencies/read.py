@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from tracediff.arrays import Floats
 from tracediff.errors import TracediffError
 from tracediff.formats.files import missing
 from tracediff.report.amounts import NAME
@@ -81,7 +81,7 @@ class LatencyFile(msgspec.Struct, frozen=True):
     unit: str  # as in the file: ns, us, ms, s
     unit_from: str  # what told it
     digest: str  # SHA-256 of the file
-    ns: npt.NDArray[np.float64]
+    ns: Floats
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -433,7 +433,7 @@ def settle_unit(name: str, said: str | None, wanted: Wanted) -> tuple[str, str]:
 # Values of a file: each is a time.
 
 
-def in_ns(found: Found, unit: str, wanted: Wanted) -> npt.NDArray[np.float64]:
+def in_ns(found: Found, unit: str, wanted: Wanted) -> Floats:
     """Return the values as ns. Raises `TracediffError`: latencies-bad-value, latencies-unreadable."""
     count = len(found.values)
     if count > MAX_VALUES:

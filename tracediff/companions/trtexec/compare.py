@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from tracediff.arrays import Floats
 from tracediff.companions import words as text
 from tracediff.companions.model import Trtexec, TrtexecFigure, TrtexecRow, TrtexecRun, TrtexecSide
 from tracediff.companions.trtexec.layers import Engine, assumed, compare_layers, engine_of, groups
-from tracediff.companions.trtexec.read import Floats, Log, Run, Side, Times
+from tracediff.companions.trtexec.read import Log, Run, Side, Times
 from tracediff.companions.verdict import compare_runs, decide, levels, variance_of_mean
 from tracediff.model import Note, Verdict
 from tracediff.report.grammar import say

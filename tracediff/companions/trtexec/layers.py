@@ -10,9 +10,10 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
+from tracediff.arrays import Floats
 from tracediff.companions import words as text
 from tracediff.companions.model import TrtexecChange, TrtexecGroup, TrtexecLayers, TrtexecRow
-from tracediff.companions.trtexec.read import Floats, LayerInfo, Run
+from tracediff.companions.trtexec.read import LayerInfo, Run
 from tracediff.companions.verdict import compare_runs, levels
 from tracediff.kernels.matching import Disjoint
 from tracediff.kernels.myelin import decode, layer_set

@@ -15,15 +15,14 @@ from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from tracediff.arrays import Floats
 from tracediff.errors import TracediffError
 from tracediff.formats.recognise import HEAD
 from tracediff.formats.selection import own_label
 from tracediff.kernels.myelin import layer_set
 
-Floats = npt.NDArray[np.float64]
 MS = 1e6  # ns
 MOST = 1e12  # ms (and queries a second): no figure is so large
 LAYERS = 100_000  # of an engine
