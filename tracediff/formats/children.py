@@ -21,7 +21,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command that is asked nothing; broken off, it ends with what it started. Raises OSError, `subprocess.TimeoutExpired`."""
+    """Run a command that is asked nothing; broken off, it ends with what it started. Raises OSError, also where it takes too long."""
     with _starting:
         if _over:
             raise OSError("the process is ending")
@@ -34,8 +34,10 @@ def run(
         with process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
-            except BaseException:
+            except BaseException as error:
                 _end(process.pid)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise TimeoutError(f"it takes more than {timeout_s:g} s") from None
                 raise
     finally:
         _running.discard(process.pid)
