@@ -284,6 +284,30 @@ def _failed(result: Result) -> Check | None:
     return next((one for one in result.comparability.checks if one.status == "fail"), None)
 
 
+def _pattern(one: ObservedPart, finding: Finding, *, whole: bool) -> str:
+    """The pattern of a part of the change; whole: it is as large as the change."""
+    if finding.facts.waited_for:
+        return "beside_rank"
+    if one.share <= 0:
+        return "against" if one.share else "of_phase"
+    return "part" if finding.part != "tail" and (one.share <= 1 or whole) else "beside"
+
+
+def _called(result: Result, one: ObservedPart, finding: Finding, names: Counter[str]) -> str:
+    """A part by its name, with what tells it from others of that name, and with what in it goes the other way."""
+    cause, where = named(finding), finding.where
+    if not finding.facts.waited_for:
+        if where.rank is not None and finding.facts.late_rank is None:
+            cause = say("on_rank", cause=cause, rank=f"{where.rank}")
+        elif names[cause] > 1 and where.thread:
+            cause = say("on_thread", cause=cause, thread=the_thread(where.thread))
+    if finding.part == "tail":
+        cause = say("in_rare_steps", what=cause)
+    if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
+        cause = f"{cause} ({opposed})"
+    return cause
+
+
 def why(result: Result) -> str:
     """The largest parts of the change, with their signs."""
     observed, facts = result.observed, result.verdict_facts
@@ -296,30 +320,15 @@ def why(result: Result) -> str:
     )
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
-        cause, change = named(finding), prose.delta(one.delta_ns)
-        within = finding.part != "tail" and (0 < one.share <= 1 or change == prose.delta(observed.delta_ns))
-        pattern, rank = "part" if within else "beside", f"{finding.where.rank}"
-        step = step_of(result, finding.where.phase or "")
-        if one.share < 0:
-            pattern = "against"
-        elif not one.share:
-            pattern = "of_phase"
-        if finding.facts.waited_for:
-            pattern = "beside_rank"
-        elif finding.where.rank is not None and finding.facts.late_rank is None:
-            cause = say("on_rank", cause=cause, rank=rank)
-        elif names[cause] > 1 and finding.where.thread:
-            cause = say("on_thread", cause=cause, thread=the_thread(finding.where.thread))
-        if finding.part == "tail":
-            cause = say("in_rare_steps", what=cause)
-        if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
-            cause = f"{cause} ({opposed})"
+        cause, change = _called(result, one, finding, names), prose.delta(one.delta_ns)
+        pattern = _pattern(one, finding, whole=change == prose.delta(observed.delta_ns))
         if finding.level == "within_noise":
             unsure.append(f"{cause} ({change})")
         elif pattern == "against":
             against.append({"change": change, "cause": _against(result, finding, cause)})
         else:
-            said.append(say(pattern, change=change, cause=cause, rank=rank, step=step))
+            slots = {"rank": f"{finding.where.rank}", "step": step_of(result, finding.where.phase or "")}
+            said.append(say(pattern, change=change, cause=cause, **slots))
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
         load = say("load", before=before, after=after, step=step_of(result, facts.load.phase))
