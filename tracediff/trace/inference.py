@@ -18,7 +18,7 @@ from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.kernels.names import normalise
 from tracediff.model import Note
-from tracediff.trace.periods import Segments, blocks, cycle, mixed, repeats, segments
+from tracediff.trace.periods import Segments, begins, blocks, cycle, mixed, repeats, segments
 
 # The levels at which a program repeats: what the host waits for, what it launches, again and again.
 
@@ -128,7 +128,7 @@ class Events:
         waits = np.unique(launched.waits[launched.waits > 0])
         # right after a copy to the host: a wait for anything launched later is no wait for that result
         after = waits[launched.reads_back[waits - 1]]
-        self.run = np.flatnonzero(np.append(True, launched.token[1:] != launched.token[:-1]))
+        self.run = np.flatnonzero(begins(launched.token))
         self.run_token = launched.token[self.run]
         copied = np.flatnonzero(launched.reads_back)
         graphs = np.flatnonzero(launched.graph)
@@ -269,7 +269,7 @@ def _once(launched: Launched, start: Ints, kind: str) -> float:
         far = gap[np.searchsorted(np.cumsum(gap), gap.sum() / 2)] if len(gap) else 0
         found = [place[np.append(True, np.diff(place) > _BURST * far)[: len(place)]]]
     else:
-        run = np.append(True, launched.token[1:] != launched.token[:-1])
+        run = begins(launched.token)
         found = [np.flatnonzero((times[launched.token] > 0) & run) for times in launched.anchors[kind]]
     best = 0.0
     for place in found:
@@ -303,7 +303,7 @@ def _repeats(launched: Launched, low: int, high: int) -> bool:
     token = launched.token[low:high]
     if len(launched.repeats) and launched.repeats[token].any():
         return True
-    return repeats(token[np.append(True, token[1:] != token[:-1])])
+    return repeats(token)
 
 
 def same(one: Ints, other: Ints) -> bool:
@@ -515,7 +515,7 @@ def _supported(launched: Launched, pool: list[Found]) -> Found | None:
 
     A lone kernel that runs at times (for an odd length, for a new page) makes no step: several must run as often.
     """
-    token = launched.token[np.append(True, launched.token[1:] != launched.token[:-1])]
+    token = launched.token[begins(launched.token)]
     counts = np.bincount(token)
     several = [
         one for one in pool
@@ -797,7 +797,7 @@ def _processes(capture: Capture) -> tuple[list[_Process], list[str]]:
     }
     repeated = np.zeros(len(names) + len(inside), np.bool_)
     for number, nodes in inside.items():
-        repeated[number] = repeats(nodes[np.append(True, nodes[1:] != nodes[:-1])])
+        repeated[number] = repeats(nodes)
     edges = [0, *(np.flatnonzero(np.diff(rows["pid"])) + 1).tolist(), len(token)]
     found = []
     for low, high in pairwise(edges):
@@ -842,8 +842,7 @@ def _times(token: int, inside: dict[int, Ints], count: int) -> Ints:
     times = np.zeros(count + len(inside), np.int64)
     times[token] = 1
     for number, nodes in inside.items():
-        run = np.append(True, nodes[1:] != nodes[:-1])
-        times[number] = int((nodes[run] == token).sum())
+        times[number] = int((nodes[begins(nodes)] == token).sum())
     return times
 
 

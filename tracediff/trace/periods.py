@@ -189,8 +189,14 @@ def _in_order(gram: Ints, owner: Ints, kind: Ints, often: Ints) -> Bools:
     return np.asarray((distance <= IN_ORDER) | (often >= RECURS), np.bool_)
 
 
+def begins(sequence: Ints) -> Bools:
+    """Where something begins that is not what comes before: what comes several times in a row is there once."""
+    return np.append(True, sequence[1:] != sequence[:-1])
+
+
 def repeats(sequence: Ints) -> bool:
     """Tell whether parts come again and again in a sequence: layers do in a step, little does in a layer."""
+    sequence = sequence[begins(sequence)]
     if len(sequence) < _PART * RECURS:
         return False
     words = mixed(sequence)
@@ -206,7 +212,7 @@ def blocks(sequence: Ints) -> int:
 
     Layers come again in a step, but a block of them is no surer than one; the steps of a request are. O(64 n).
     """
-    collapsed = sequence[np.append(True, sequence[1:] != sequence[:-1])]
+    collapsed = sequence[begins(sequence)]
     for count in range(2, _MOST_BLOCKS):
         step = round(len(collapsed) / count)
         if step < _PART * RECURS:
