@@ -7,19 +7,21 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracediff.capture.plan import until_of
+from tracediff.cli.options import takes
 from tracediff.cli.say import say
 from tracediff.cli.windows import proposed, steps_of
 from tracediff.errors import TracediffError, UsageError, printable, visible
 from tracediff.formats.bundle import SIDES
 from tracediff.formats.recognise import counted
 from tracediff.formats.reports import FORMS
+from tracediff.request import option
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -82,6 +84,105 @@ def estimate(seen: Look, name: str = "step", *, last: bool = False) -> str:
 # `tracediff capture`: paired runs of a baseline and a candidate under nsys.
 
 
+_PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What a plan may say as well, and what is done with it."""
+
+    baseline: str | None = option(None, "Command of the baseline.", metavar="CMD")
+    candidate: str | None = option(None, "Command of the candidate.", metavar="CMD")
+    baseline_ref: str | None = option(
+        None, "Run the baseline in a checkout of this revision; REF... is its merge base with the candidate.", metavar="REF"
+    )  # fmt: skip
+    candidate_ref: str | None = option(
+        None, "The same for the candidate.  [default: as it lies here]", metavar="REF"
+    )
+    build: str | None = option(None, "Shell command that builds a checkout, run at its top.", metavar="CMD")
+    checkouts: Path | None = option(
+        None, "Where checkouts are made, kept and taken again.  [default: BUNDLE-checkouts]", metavar="DIR", type=_PATH
+    )  # fmt: skip
+    repeats: int | None = option(
+        None, "Profiled runs per side.  [default: 5]", name="-n --repeats", metavar="N", type=int
+    )
+    until: str | None = option(
+        None, "After -n runs per side go on, pair by pair, until the interval of the change is +- that narrow or excludes 0: step:2%, gil@_schedule:10us.",
+        metavar="MEASURE:WIDTH",
+    )  # fmt: skip
+    max_runs: int | None = option(
+        None, "Profiled runs per side at most, with --until.  [default: 20]", metavar="N", type=int
+    )
+    preset: str | None = option(
+        None, "What the program needs to be captured.  [default: any]", metavar="NAME"
+    )
+    model: str | None = option(
+        None,
+        "Model of --preset trtllm-llmapi: no command is needed, and those given are its options.",
+        metavar="M",
+    )
+    steps: str | None = option(None, "Iterations to capture, for presets that know how.", metavar="A-B")
+    windows: Path | None = option(
+        None, "The --steps that `tracediff windows LOG` proposes.", metavar="LOG", type=_PATH
+    )
+    order: str | None = option(
+        None, "A B B A, so that drift hits both sides alike; pairs in drawn orders; or one side after the other. [default: abba]",
+        choices=("abba", "random", "sequential"),
+    )  # fmt: skip
+    seed: int | None = option(None, "Seed of --order random and of --same-traffic.", type=int)
+    same_traffic: bool = option(
+        False,
+        "Give both runs of a pair one traffic seed: TRACEDIFF_TRAFFIC_SEED, and {traffic_seed} in a command.",
+    )
+    warmup: int | None = option(None, "Unprofiled runs per side before all others.", metavar="N", type=int)
+    controls: int | None = option(None, "Unprofiled runs per side among the others.", metavar="N", type=int)
+    timeout_s: float | None = option(
+        None, "Seconds that a run may take.", name="--timeout", metavar="S", type=float
+    )
+    client: str | None = option(
+        None, "The client that loads a server: trtllm-serve, vllm, sglang.", metavar="CMD"
+    )
+    ready_url: str | None = option(
+        None, "What answers once the server is ready.  [default: /health on the preset's port]", metavar="URL"
+    )
+    launcher: str | None = option(
+        None, "mpirun or srun with its arguments: one report per rank.", metavar="WORDS"
+    )
+    kpi: tuple[str, ...] = option((), "Benchmark reports of a run; repeatable.", metavar="GLOB")
+    graph_trace: str | None = option(
+        None, "CUDA graphs by node, or as a whole. [default: node]", choices=("node", "graph")
+    )
+    only_rank: int | None = option(None, "Profile this rank of a launcher alone.", metavar="N", type=int)
+    gpu_metrics: bool = option(False, "Sample GPU metrics too; with a launcher, those of --only-rank.")
+    gpu_metrics_frequency: int | None = option(
+        None, "How often.  [default: nsys's own, 10000]", metavar="HZ", type=int
+    )
+    ncu: str | None = option(
+        None, "In place of nsys: profile one launch of the kernel that this regular expression fits, with Nsight Compute, on both sides.",
+        metavar="KERNEL",
+    )  # fmt: skip
+    export: str | None = option(
+        None, "What nsys exports its reports to.  [default: parquet, where it can]", choices=FORMS
+    )
+    keep_reports: bool = option(False, "Keep the .nsys-rep files. They hold the programs' environment.")
+    nsys_flags: tuple[str, ...] = option(
+        (), "One more word for nsys profile.", name="--nsys-flag", metavar="FLAG"
+    )
+    output: Path | None = option(
+        None, "[default: tracediff-bundle]", name="-o --output", metavar="BUNDLE", type=_PATH
+    )
+    only_plan: bool = option(False, "Print every command line and run nothing.", name="--plan")
+    resume: bool = option(False, "Go on with a bundle: finished runs are kept.")
+
+    def of_plan(self) -> dict[str, object]:
+        """What is said of the plan, by its names there; None where it is not."""
+        given = {name: value for name, value in vars(self).items() if name not in _NOT_OF_PLAN}
+        return {name: None if value is False else value for name, value in given.items()}
+
+
+_NOT_OF_PLAN = ("baseline", "candidate", "checkouts", "windows", "ncu", "output", "only_plan", "resume")
+
+
 @click.command(
     epilog="""
 \b
@@ -106,115 +207,8 @@ trtllm-llmapi, trtllm-serve, trtexec, gptManagerBenchmark.
 """
 )
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=click.Path(path_type=Path))
-@click.option("--baseline", metavar="CMD", help="Command of the baseline.")
-@click.option("--candidate", metavar="CMD", help="Command of the candidate.")
-@click.option(
-    "--baseline-ref",
-    metavar="REF",
-    help="Run the baseline in a checkout of this revision; REF... is its merge base with the candidate.",
-)
-@click.option(
-    "--candidate-ref", metavar="REF", help="The same for the candidate.  [default: as it lies here]"
-)
-@click.option("--build", metavar="CMD", help="Shell command that builds a checkout, run at its top.")
-@click.option(
-    "--checkouts",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where checkouts are made, kept and taken again.  [default: BUNDLE-checkouts]",
-)
-@click.option("-n", "--repeats", type=int, metavar="N", help="Profiled runs per side.  [default: 5]")
-@click.option(
-    "--until",
-    metavar="MEASURE:WIDTH",
-    help="After -n runs per side go on, pair by pair, until the interval of the change is +- that narrow or excludes 0: step:2%, gil@_schedule:10us.",
-)
-@click.option(
-    "--max-runs", type=int, metavar="N", help="Profiled runs per side at most, with --until.  [default: 20]"
-)
-@click.option("--preset", metavar="NAME", help="What the program needs to be captured.  [default: any]")
-@click.option(
-    "--model",
-    metavar="M",
-    help="Model of --preset trtllm-llmapi: no command is needed, and those given are its options.",
-)
-@click.option("--steps", metavar="A-B", help="Iterations to capture, for presets that know how.")
-@click.option(
-    "--windows",
-    type=click.Path(path_type=Path),
-    metavar="LOG",
-    help="The --steps that `tracediff windows LOG` proposes.",
-)
-@click.option(
-    "--order",
-    type=click.Choice(["abba", "random", "sequential"]),
-    help="A B B A, so that drift hits both sides alike; pairs in drawn orders; or one side after the other. [default: abba]",
-)
-@click.option("--seed", type=int, help="Seed of --order random and of --same-traffic.")
-@click.option(
-    "--same-traffic",
-    is_flag=True,
-    help="Give both runs of a pair one traffic seed: TRACEDIFF_TRAFFIC_SEED, and {traffic_seed} in a command.",
-)
-@click.option("--warmup", type=int, metavar="N", help="Unprofiled runs per side before all others.")
-@click.option("--controls", type=int, metavar="N", help="Unprofiled runs per side among the others.")
-@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds that a run may take.")
-@click.option("--client", metavar="CMD", help="The client that loads a server: trtllm-serve, vllm, sglang.")
-@click.option(
-    "--ready-url",
-    metavar="URL",
-    help="What answers once the server is ready.  [default: /health on the preset's port]",
-)
-@click.option("--launcher", metavar="WORDS", help="mpirun or srun with its arguments: one report per rank.")
-@click.option("--kpi", multiple=True, metavar="GLOB", help="Benchmark reports of a run; repeatable.")
-@click.option(
-    "--graph-trace",
-    type=click.Choice(["node", "graph"]),
-    help="CUDA graphs by node, or as a whole. [default: node]",
-)
-@click.option("--only-rank", type=int, metavar="N", help="Profile this rank of a launcher alone.")
-@click.option(
-    "--gpu-metrics", is_flag=True, help="Sample GPU metrics too; with a launcher, those of --only-rank."
-)
-@click.option(
-    "--gpu-metrics-frequency", type=int, metavar="HZ", help="How often.  [default: nsys's own, 10000]"
-)
-@click.option(
-    "--ncu",
-    metavar="KERNEL",
-    help="In place of nsys: profile one launch of the kernel that this regular expression fits, with Nsight Compute, on both sides.",
-)
-@click.option(
-    "--export",
-    type=click.Choice(FORMS),
-    help="What nsys exports its reports to.  [default: parquet, where it can]",
-)
-@click.option(
-    "--keep-reports", is_flag=True, help="Keep the .nsys-rep files. They hold the programs' environment."
-)
-@click.option(
-    "--nsys-flag", "nsys_flags", multiple=True, metavar="FLAG", help="One more word for nsys profile."
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="BUNDLE", help="[default: tracediff-bundle]"
-)
-@click.option("--plan", "only_plan", is_flag=True, help="Print every command line and run nothing.")
-@click.option("--resume", is_flag=True, help="Go on with a bundle: finished runs are kept.")
-def capture(
-    plan_file: Path | None,
-    baseline: str | None,
-    candidate: str | None,
-    checkouts: Path | None,
-    output: Path | None,
-    only_plan: bool,
-    resume: bool,
-    windows: Path | None,
-    gpu_metrics: bool,
-    same_traffic: bool,
-    keep_reports: bool,
-    ncu: str | None,
-    **flags: object,
-) -> None:
+@takes(flags=Flags)
+def capture(plan_file: Path | None, flags: Flags) -> None:
     """Record paired runs of BASELINE and CANDIDATE, interleaved, into a bundle for `tracediff compare`.
 
     The sides come from a plan (TOML) or from --baseline and --candidate; flags win over the plan.
@@ -226,26 +220,24 @@ def capture(
     from tracediff.execution.run import Reduced
 
     forget_tokens()
-    switches = {"gpu_metrics": gpu_metrics, "same_traffic": same_traffic, "keep_reports": keep_reports}
-    flags |= {name: on or None for name, on in switches.items()}
-    if windows is not None:
-        if flags["steps"]:
+    if flags.windows is not None:
+        if flags.steps:
             raise click.UsageError("give --steps or --windows")
-        flags["steps"] = steps_of(proposed(windows))
-    bundle = output or Path("tracediff-bundle")
-    folder = checkouts or bundle.with_name(f"{bundle.name}-checkouts")
-    plan = located(_plan(plan_file, baseline, candidate, flags), folder)
-    if ncu is not None:
-        _kernel(plan, ncu, output or Path("tracediff-ncu"), only_plan)
+        flags = replace(flags, steps=steps_of(proposed(flags.windows)))
+    bundle = flags.output or Path("tracediff-bundle")
+    folder = flags.checkouts or bundle.with_name(f"{bundle.name}-checkouts")
+    plan = located(_plan(plan_file, flags), folder)
+    if flags.ncu is not None:
+        _kernel(plan, flags.ncu, flags.output or Path("tracediff-ncu"), flags.only_plan)
         return
     if plan.until:
         wanted_of(plan.until)  # refused before anything runs
-    nsys = _nsys(only_plan)
+    nsys = _nsys(flags.only_plan)
     for note in left_out(plan, nsys.features):
         say(f"warning: {note}")
     if gpus() is None:
         say("warning: nvidia-smi lists no GPU: no kernels will be captured here")
-    if only_plan:
+    if flags.only_plan:
         for line in shown(plan, nsys, bundle.resolve()):
             click.echo(visible(f"{line}\n", keep="\n\t"), nl=False)  # to be pasted into a shell
         return
@@ -256,7 +248,7 @@ def capture(
             plan, bundle, nsys, os.environ, report=progress.slot, enough=enough,
             prepare=lambda: check_out(plan, bundle, folder, progress.note),
         )  # fmt: skip
-        manifest = runner.run(resume=resume)
+        manifest = runner.run(resume=flags.resume)
     seconds = sum(run.seconds for run in manifest.runs)
     say(f"{bundle}: {counted(len(manifest.runs), 'run')}, {seconds:.0f} s")
     if plan.keep_reports:
@@ -289,14 +281,15 @@ def _nsys(only_plan: bool) -> Nsys:
         return Nsys(Path("nsys"), None, Features())
 
 
-def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags: dict[str, object]) -> Plan:
+def _plan(file: Path | None, flags: Flags) -> Plan:
     from tracediff.capture.plan import plan_from, read_plan
 
+    baseline, candidate, given = flags.baseline, flags.candidate, flags.of_plan()
     if file is not None:
         if baseline or candidate:
             raise click.UsageError("give a plan, or --baseline and --candidate")
-        return read_plan(file, **flags)
-    if not flags["model"] and (not baseline or not candidate):
+        return read_plan(file, **given)
+    if not flags.model and (not baseline or not candidate):
         absent = "--candidate is missing" if baseline else "--baseline is missing"
         raise UsageError(
             "plan-missing",
@@ -304,7 +297,7 @@ def _plan(file: Path | None, baseline: str | None, candidate: str | None, flags:
             fix="tracediff capture PLAN.toml, or --baseline 'CMD' --candidate 'CMD'",
         )
     sides = {"baseline": baseline, "candidate": candidate}
-    return plan_from({name: {"command": command or ""} for name, command in sides.items()}, Path(), flags)
+    return plan_from({name: {"command": command or ""} for name, command in sides.items()}, Path(), given)
 
 
 class _Progress:
