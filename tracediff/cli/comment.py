@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,10 +13,36 @@ from tracediff.cli.options import Gating, judge, takes, web_address
 from tracediff.cli.outputs import read_result
 from tracediff.cli.say import say
 from tracediff.errors import not_installed
+from tracediff.request import option
 
 if TYPE_CHECKING:
     from tracediff.cli.forges import Forge
     from tracediff.model import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Where the comment goes, and what is in it."""
+
+    github: bool = option(False, "Comment on a pull request of GitHub.")
+    gitlab: bool = option(False, "Comment on a merge request of GitLab.")
+    repo: str | None = option(
+        None, "OWNER/NAME; on GitLab the project's ID or path. [default: that of the CI job]", metavar="NAME"
+    )
+    pr: int | None = option(
+        None, "Pull or merge request. [default: that of the CI job]", metavar="NUMBER", minimum=1
+    )
+    key: str = option("", "Keeps several comments apart, e.g. one a GPU model.", metavar="WORD")
+    link: str = option("", "Where the HTML report can be read.", metavar="URL", callback=web_address)
+    pictures: Path | None = option(
+        None, "Pictures as SVG and PNG; of several results in folders 1, 2, ... of DIR, in their order.", metavar="DIR",
+        type=click.Path(path_type=Path),
+    )  # fmt: skip
+    pictures_at: str = option(
+        "", "Where the files of --pictures can be read: the comment shows the waterfall.", metavar="URL", callback=web_address
+    )  # fmt: skip
+    top: int = option(10, "Rows of a folded table, at most.", minimum=1)
+    dry_run: bool = option(False, "Print the comment instead of posting it.")
 
 
 @click.command(
@@ -33,88 +60,44 @@ there, whatever the gates say. See docs/gate.md.
 """
 )
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--github", is_flag=True, help="Comment on a pull request of GitHub.")
-@click.option("--gitlab", is_flag=True, help="Comment on a merge request of GitLab.")
-@click.option(
-    "--repo",
-    metavar="NAME",
-    help="OWNER/NAME; on GitLab the project's ID or path. [default: that of the CI job]",
-)
-@click.option(
-    "--pr",
-    type=click.IntRange(1),
-    metavar="NUMBER",
-    help="Pull or merge request. [default: that of the CI job]",
-)
-@click.option("--key", default="", metavar="WORD", help="Keeps several comments apart, e.g. one a GPU model.")
-@click.option(
-    "--link", default="", metavar="URL", callback=web_address, help="Where the HTML report can be read."
-)
-@click.option(
-    "--pictures",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Pictures as SVG and PNG; of several results in folders 1, 2, ... of DIR, in their order.",
-)
-@click.option(
-    "--pictures-at",
-    default="",
-    metavar="URL",
-    callback=web_address,
-    help="Where the files of --pictures can be read: the comment shows the waterfall.",
-)
-@click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, help="Rows of a folded table, at most."
-)
-@click.option("--dry-run", is_flag=True, help="Print the comment instead of posting it.")
-@takes(gating=Gating, omit={"annotations"})
-def comment(
-    results: tuple[Path, ...],
-    github: bool,
-    gitlab: bool,
-    repo: str | None,
-    pr: int | None,
-    key: str,
-    link: str,
-    pictures: Path | None,
-    pictures_at: str,
-    top: int,
-    dry_run: bool,
-    gating: Gating,
-) -> None:
+@takes(asked=Asked, gating=Gating, omit={"annotations"})
+def comment(results: tuple[Path, ...], asked: Asked, gating: Gating) -> None:
     """Post RESULTS, the JSON of `tracediff compare --json`, as one comment, or update the comment that is there."""
     from tracediff.report.markdown import marker, render_many, render_markdown
     from tracediff.report.pictures import FIRST
 
     policy = gating.read()
     try:
-        first = marker(key)
+        first = marker(asked.key)
     except ValueError:
         raise click.BadParameter(
             "letters, digits, dots, dashes and underscores", param_hint="--key"
         ) from None
-    if github and gitlab:
+    if asked.github and asked.gitlab:
         raise click.UsageError("--github and --gitlab exclude each other: one comment goes to one forge")
-    forge = "github" if github else "gitlab" if gitlab else _forge_of_job()
-    if forge is None and not dry_run:
+    forge = "github" if asked.github else "gitlab" if asked.gitlab else _forge_of_job()
+    if forge is None and not asked.dry_run:
         raise click.UsageError("--github or --gitlab? --dry-run prints the comment without either")
     found = {name: judge(policy, read_result(path)) for name, path in _named(results).items()}
     folders = {name: f"{number}/" for number, name in enumerate(found, 1)} if len(found) > 1 else {}
     shown = {
-        name: f"{pictures_at.rstrip('/')}/{folders.get(name, '')}{FIRST}" for name in found if pictures_at
+        name: f"{asked.pictures_at.rstrip('/')}/{folders.get(name, '')}{FIRST}"
+        for name in found
+        if asked.pictures_at
     }
+    same: dict[str, Any] = {"top": asked.top, "key": asked.key, "link": asked.link}
     if len(found) == 1:
         ((name, single),) = found.items()
-        body = render_markdown(single, top=top, key=key, link=link, picture=shown.get(name, ""))
+        body = render_markdown(single, **same, picture=shown.get(name, ""))
     else:
-        body = render_many(found, top=top, key=key, link=link, shown=shown)
-    if pictures:
+        body = render_many(found, **same, shown=shown)
+    if asked.pictures:
         for name, result in found.items():
-            _draw(pictures / folders.get(name, ""), result)
-    if dry_run:
+            _draw(asked.pictures / folders.get(name, ""), result)
+    if asked.dry_run:
         click.echo(body, nl=False)
         return
-    opened = _open(forge or "", repo, pr)
+    opened = _open(forge or "", asked.repo, asked.pr)
     if not opened.api.is_private():
         say("warning: the API's address is http: the token is sent in the clear")
     posted = opened.post(body, first)
