@@ -701,7 +701,7 @@ def test_synchronisations_that_are_a_cause_are_in_no_other_ones_title() -> None:
 @pytest.mark.parametrize(("calls", "gathered"), [(26, False), (1, False), (0, True)])
 def test_a_kernel_beside_as_many_waits_is_not_their_cause(calls: int, gathered: bool) -> None:
     """A tensor is printed: one kernel, 26 synchronisations; its largest number is read: one and one. What the host does there follows from these."""
-    new, wait, work = places([0, 0, 50], [6, 90, 500])
+    new, wait, work = places([0, 0, 50], [6, 90, 74])
     there = Where(range="sample", thread="executor")
     rows = [
         kernels(new, "max_nan", (0, 1), cause="kernel_added", level="exact", differs=True),
@@ -713,6 +713,16 @@ def test_a_kernel_beside_as_many_waits_is_not_their_cause(calls: int, gathered: 
         replace(rows_of(0, calls)[0], kind="synchronisations", name="cudaStreamSynchronize", range=""),
     ]
     assert (len(of_one_range(rows, counts)) < len(rows)) is gathered
+
+
+@pytest.mark.parametrize(("host_us", "parts"), [(74, 2), (76, 0)])
+def test_a_kernel_explains_no_more_of_its_range_than_a_launch_takes(host_us: int, parts: int) -> None:
+    """One kernel more, and 24 us of the host or 26: code that came with it."""
+    new, work = places([0, 50], [6, host_us])
+    row = kernels(new, "mul", (0, 1), cause="kernel_added", level="exact", differs=True)
+    there = candidate(work, where=Where(range="sample", thread="executor"))
+    found = of_one_range([row, there], rows_of(7, 8, range="sample"))
+    assert (found[0].count, len(found[0].parts)) == ((7, 8), parts)
 
 
 @pytest.mark.parametrize(("after", "cause"), [(71, "kernel_added"), (29, "kernel_removed")])

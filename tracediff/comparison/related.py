@@ -362,7 +362,7 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
             if one.where.range == row.range
             and one.moved
             and "kernels" in CAUSES[one.cause].follows
-            and one.judged.delta * change > 0
+            and 0 < one.judged.delta / change <= _LAUNCH_NS
         ]
         main = _naming(own)
         named = replace(
