@@ -132,6 +132,16 @@ def test_a_range_that_launches_as_many_times_more_kernels_does_more_on_its_host(
     assert len(others) == (0 if exposed else 1)
 
 
+def test_synchronisations_are_counted_per_step_where_a_process_has_several_devices() -> None:
+    """A process of four devices waits twice a step, then three times: 0.25 of them are of each device, which is no other number."""
+    (wait,) = places([50], [90])
+    row = replace(rows_of(2, 3)[0], kind="synchronisations", name="cudaEventSynchronize", range="")
+    launch = syncs(0.5, 0.75, cudaEventSynchronize=(0.5, 0.75))
+    (found,) = with_synchronisation([candidate(wait, "host_sync")], launch, [row])
+    assert (found.count, found.facts.counted_calls) == ((2, 3), True)
+    assert not with_synchronisation([candidate(wait, "host_sync")], launch, [])[0].facts.counted_calls
+
+
 def test_a_synchronisation_exposes_no_more_than_a_step_could_hide():
     """Steps of 1,110 us before: 1,100 us of host work may have been hidden in them, 1,200 are work that is new."""
     for more, alone in ((1_100, 0), (1_200, 1)):

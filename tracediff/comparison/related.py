@@ -464,6 +464,10 @@ def with_synchronisation(
         own = of_phases[phase]
         before, after = own.baseline.syncs_per_step, own.candidate.syncs_per_step
         calls = {row.api: (row.baseline_calls, row.candidate_calls) for row in own.apis if row.kind == "sync"}
+        for row in structure:  # of a process with several devices those are per step of a device
+            if (row.kind, row.phase, row.rank) == ("synchronisations", phase, None) and row.name in calls:
+                (one, other), calls[row.name] = calls[row.name], (row.baseline, row.candidate)
+                before, after = before + row.baseline - one, after + row.candidate - other
         mine = [one for one in out if (one.phase, one.judged.part) == (phase, part) and one.of_rank is None]
         syncs = [
             one
