@@ -398,20 +398,35 @@ def test_a_data_type_is_that_of_a_kind_of_kernels_whichever_variant_a_step_takes
 
 
 def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
-    """No kernel is launched in a grid of the other side."""
+    """No kernel is launched in a grid of the other side: 1 + 3 blocks and 4 + 12; those of `early`, 5 and 5, say nothing."""
     before, after = [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
+    early = kernel("early", grid=5)
     one, again, other = (
-        side(tmp_path / name, 12, lambda _, acts=acts: acts)
+        side(tmp_path / name, 12, lambda _, acts=acts: [early, *acts])
         for name, acts in (("one", before), ("again", before), ("other", after))
     )
     result = compare(one, other)
     first, *rest = result.structure
-    assert told(first) == ("workload", "", 0, 0)
+    assert told(first) == ("workload", "", 4, 16)
     assert [row.kind for row in rest] == ["grid", "grid"]
     (check,) = [found for found in result.comparability.checks if found.name == "work"]
-    assert (check.status, check.baseline) == ("warn", "generation 0 % in grids of both")
-    assert check.message == "100 % of the launches have another grid size (other work per step)"
+    assert (check.status, check.baseline, check.candidate) == ("warn", "generation 4", "generation 16")
+    assert (
+        check.message == "4 -> 16 thread blocks per step in kernels of both sides: a step may hold other work"
+    )
     assert "work" not in [found.name for found in compare(one, again).comparability.checks]
+
+
+def test_as_many_blocks_in_fewer_launches_are_as_much_work(tmp_path):
+    """Two batches of 4 and 12 blocks, or one of 8 and 24."""
+    sides = [
+        side(tmp_path / name, 12, lambda _, acts=acts: acts)
+        for name, acts in (
+            ("two", [kernel(grid=4), kernel("norm", grid=12)] * 2),
+            ("one", [kernel(grid=8), kernel("norm", grid=24)]),
+        )
+    ]
+    assert {row.kind for row in compare(*sides).structure} == {"kernels", "kernel", "calls"}
 
 
 def test_a_kernel_that_both_sides_happen_to_have_says_nothing_of_the_work(tmp_path):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.report import sample
 from tests.report.golden import check
-from tracediff.model import Check, Result
+from tracediff.model import Result
 from tracediff.report import kernels, waterfall
 from tracediff.report.markdown import render_markdown
 from tracediff.report.terminal import render_terminal
@@ -93,14 +93,14 @@ def test_what_was_not_captured_is_said_with_the_flag() -> None:
     assert "TLLM_PROFILE_RECORD_GC=1" in text
 
 
-def test_steps_that_did_other_work_are_neither_good_nor_bad() -> None:
-    """Red where a step is slower; yellow where the sides launched other grids."""
+def test_steps_that_may_hold_other_work_are_neither_good_nor_bad() -> None:
+    """Red where a step is slower; yellow where the kernels of both sides have other numbers of blocks."""
     whole = sample.full()
-    other = msgspec.structs.replace(
-        whole.comparability,
-        checks=[*whole.comparability.checks, Check("work", "warn", "5 %", "5 %", "other work")],
+    blocks = msgspec.structs.replace(
+        whole.structure[0], kind="workload", phase=whole.observed.phase, baseline=8, candidate=16
     )
-    for result, colour in ((whole, 31), (msgspec.structs.replace(whole, comparability=other), 33)):
+    other = msgspec.structs.replace(whole, structure=[blocks])
+    for result, colour in ((whole, 31), (other, 33)):
         assert render(result, 200, colour=True).splitlines()[0].startswith(f"\x1b[1;{colour}m▲ Slower")
 
 

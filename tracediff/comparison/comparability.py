@@ -113,10 +113,10 @@ def check(
             _check("work", both, "work", baseline=both[0], candidate=both[1], kernel=short(name))
         )  # fmt: skip
     elif other := [row for row in counted if row.kind == "workload"]:
-        parts = [[f"{row.phase} {100 * getattr(row, side):.0f} %" for row in other] for side in SIDES]
-        both = [f"{', '.join(part)} in grids of both" for part in parts]
-        percent = f"{100 * (1 - min(other[0].baseline, other[0].candidate)):.0f} %"
-        checks.append(_check("work", both, "other_work", percent=percent))
+        parts = [[f"{row.phase} {getattr(row, side):,.0f}" for row in other] for side in SIDES]
+        both = [", ".join(part) for part in parts]
+        before, after = (f"{getattr(other[0], side):,.0f}" for side in SIDES)
+        checks.append(_check("work", both, "other_work", before=before, after=after, per=other[0].per))
     return Comparability(all(one.status != "fail" for one in checks), checks)
 
 

@@ -16,6 +16,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -552,21 +553,31 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
 
 
 def _workload(of: _Phase) -> Iterator[StructureRow]:
-    """Less than half of the launches of shared kernels have a shape of the other side, where these are most launches."""
+    """Thread blocks of the kernels of both sides, where less than half of their launches have a shape of the other side, and these are most launches.
+
+    Those of kernels in blocks of other sizes tell nothing: a thread may do more.
+    """
     held, shapes = of.held, defaultdict[str, list[int]](list)
     for at, item in enumerate(of.items):
-        if item.kind == "grid":
+        if item.kind == "grid" and item.shape != " x ":  # which was not recorded
             shapes[item.name].append(at)
-    shared = [at for every in shapes.values() if held.means[:, every].sum(axis=1).all() for at in every]
-    both = [at for at in shared if held.means[:, at].all()]
-    total, every = (
-        held.means[:, rows].sum(axis=1) for rows in (shared, [at for one in shapes.values() for at in one])
+    shared = [every for every in shapes.values() if held.means[:, every].sum(axis=1).all()]
+    both = [at for every in shared for at in every if held.means[:, at].all()]
+    total, of_both, launched = (
+        held.means[:, list(rows)].sum(axis=1)
+        for rows in (chain.from_iterable(shared), both, chain.from_iterable(shapes.values()))
     )
-    if not (total.all() and (total >= MOSTLY * every).all()):
-        return  # kernels that both sides happen to have say nothing of the others
-    parts = held.means[:, both].sum(axis=1) / total
-    if parts.min() < MOSTLY:
-        yield of.row("workload", baseline=float(parts[0]), candidate=float(parts[1]))
+    # kernels that both sides happen to have say nothing of the others
+    if not total.all() or (total < MOSTLY * launched).any() or (of_both >= MOSTLY * total).all():
+        return
+    work = np.zeros(2)
+    for every in shared:
+        grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in every), strict=True)
+        if len(set(blocks)) == 1 and not set(every) <= set(both):
+            work += held.means[:, every] @ [math.prod(map(int, grid.split(","))) for grid in grids]
+    before, after = work.tolist()
+    if abs(after - before) > SURELY * max(before, after):
+        yield of.row("workload", baseline=before, candidate=after)
 
 
 def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:

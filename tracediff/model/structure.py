@@ -38,8 +38,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     """A count that nearly all steps of a side hold, and another one on each: the program differs, or its configuration.
 
     kind, and what `baseline` and `candidate` count per step, the few steps that hold another value among them:
-    workload              part (0 to 1) of the launches of kernels of both sides whose grid and block the other side has too: the work per
-                          step differs, and rows after it may follow from that
+    workload              thread blocks of kernels that both sides launch in blocks of one size and in other grids, where less than half of
+                          the launches have a grid of the other side: the work per step may differ, and rows after it may follow from that
     graph_kernels         kernels that CUDA graphs launch, of `baseline_of` and `candidate_of` kernels in all
     graph_launches        launches of CUDA graphs
     early                 kernels that begin before the op before them on their stream ends (programmatic dependent launch), of `baseline_of` and

@@ -79,7 +79,7 @@ def _of_phase(phase: Phase, result: Result) -> _Case:
     ):
         kind = _PHASE_KINDS.get(result.verdict, "system-out")  # also where rare steps alone have moved
         return _Case(name, kind, result.headline.text, result.verdict_reason)
-    return _Case(name, kind, f"{words.VERDICTS[phase.verdict].word}: {_size(phase)}.")
+    return _Case(name, kind, f"{words.verdict(result, phase.verdict, phase.phase).word}: {_size(phase)}.")
 
 
 def _size(phase: Phase) -> str:
@@ -114,7 +114,7 @@ def render_annotations(result: Result) -> list[str]:
     """Return the lines: the verdict as a notice, then what did not pass; failed is an error, the rest warnings."""
     gates = result.gates or Gates([])  # as they are: what would harm a runner is escaped below
     result = neutral(result)
-    verdict = words.VERDICTS[result.verdict].word
+    verdict = words.verdict(result).word
     said = f"{result.headline.text} {result.verdict_reason}".strip()
     lines = [_command("notice", f"tracediff: {verdict}", said)]
     for gate in gates.outcomes:
@@ -147,7 +147,7 @@ def render_benchmark(result: Result) -> bytes:
     step, launch = result.step, result.launch.candidate
     ends = (step.delta_ns, step.ci_low_ns, step.ci_high_ns)
     delta, low, high = (units.prose(ends).delta(ns) for ns in ends)
-    said = result.headline.text or words.VERDICTS[result.verdict].word
+    said = result.headline.text or words.verdict(result).word
     extra = say("benchmark_extra", said=said, delta=delta, low=low, high=high)
     entries: list[dict[str, object]] = [_entry("step time", "us", step.candidate_ns / 1e3, extra=extra)]
     books = result.accounting.candidate

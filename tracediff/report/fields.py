@@ -384,7 +384,7 @@ _MOVED = {"bad": "slower", "good": "faster"}  # tone of a verdict -> of its cell
 def _phase_verdict(row: PhaseLine, context: Context) -> Cell:
     if row.unjudged or not row.verdict:
         return Cell(row.unjudged)
-    said = words.verdict(context.report, row.verdict)
+    said = words.verdict(context.report, row.verdict, row.phase)
     return Cell(said.word, tone=_MOVED.get(said.tone, "noise"), mark=f"chip tone-{said.tone}")  # type: ignore[arg-type]
 
 

@@ -43,25 +43,27 @@ def headline(result: Result) -> Headline:
 def lines(result: Result) -> list[str]:
     """The first screen of a result with its sentences, without lines that say nothing; the first stands out."""
     said = result.headline
-    first = said.what or said.text or f"{words.VERDICTS[result.verdict].word}."
+    first = said.what or said.text or f"{words.verdict(result).word}."
     lost = say("lost") if words.calls_lost(result) and result.verdict != "not_comparable" else ""
     repeat = (lost, result.verdict_reason, _doubts(result), *_odd_runs(result))
     return [line for line in (first, said.why, said.counts, *repeat, advice(result)) if line]
 
 
 def _doubts(result: Result) -> str:
-    """What limits belief beside noise: the programs, steps of which none is typical, processes without steps, the clock of the GPU, and the CPUs where a change of the host rests on them."""
+    """What limits belief beside noise: the programs, the work of a step, steps of which none is typical, processes without steps, the clock of the GPU, and the CPUs where a change of the host rests on them."""
     if result.verdict == "not_comparable" or result.verdict_facts.basis == "identical":
         return ""
     slugs, phase = {note.slug for note in result.warnings}, lead(result)
     checks = result.comparability.checks
     said = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
+    if other := words.other_grids(result):
+        said.append(structure.sentence(other))
     if "steps-do-not-repeat" in slugs and phase and not phase.repeated:
         said.append(say("none_repeats"))
     if words.process_left_out(result):
         said.append(say("process_left_out"))
-    if other := _open(result):
-        said.append(say("phase_open", step=step_of(result, other)))
+    if unclear := _open(result):
+        said.append(say("phase_open", step=step_of(result, unclear)))
     said += other_clock(result)
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
@@ -120,7 +122,9 @@ def advised(result: Result) -> str:
     if own and advised_of(own[0]) == "one_graph":
         calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
         own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
-    if own:
+    if own and not (
+        own[0].cause == "kernel_time" and words.other_grids(result)
+    ):  # which takes its own time then
         return own[0].next.rstrip(".")
     if result.verdict not in words.MOVED:
         for found in result.findings:
@@ -195,7 +199,7 @@ def what(result: Result) -> str:
         change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         change = say("no_gpu_work", change=change)
-    direction, title = words.VERDICTS[result.verdict].word, _title(result, change)
+    direction, title = words.verdict(result).word, _title(result, change)
     return say("what", direction=direction, candidate=candidate, title=title, more=_more(result, step))
 
 

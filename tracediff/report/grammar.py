@@ -247,7 +247,7 @@ PATTERNS: dict[str, str] = {
     "check_other_programs": "few kernels of one side have a counterpart on the other: these look like different programs",
     "check_maybe_programs": "few kernels of one side have a counterpart on the other: these may be different programs, or other backends of one",
     "check_work": "the captures hold different amounts of work: {baseline} and {candidate} launches of {kernel}. Compare their kernels per launch, not their length",
-    "check_other_work": "{percent} of the launches have another grid size (other work per step)",
+    "check_other_work": "{before} -> {after} thread blocks per {per} in kernels of both sides: a {per} may hold other work",
     "check_complete": "some GPU work or its launching calls were not recorded",
     "check_calls_lost": "most CUDA calls of a capture were not recorded",
     # Why a measure has no value.

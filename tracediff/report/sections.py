@@ -144,7 +144,7 @@ def _answers(report: Result) -> Section | None:
 def answered(report: Result) -> list[Section]:
     """What was asked of kernels as documents; the last says the verdict on all."""
     *others, last = [Section("", one.text, answer(report, one)) for one in report.kernel_answers]
-    verdict = Line([f"Of all: {report.headline.text or words.VERDICTS[report.verdict].word}"])
+    verdict = Line([f"Of all: {report.headline.text or words.verdict(report).word}"])
     return [*others, replace(last, blocks=[*last.blocks, verdict])]
 
 

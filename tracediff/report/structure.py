@@ -20,7 +20,7 @@ from tracediff.stats.rules import MOSTLY
 
 # The grammar of each kind; of those of which one row says it all, one is said.
 _ONCE = (
-    "graph_kernels", "early", "blocking", "streams", "workload", "kernel", "grid", "registers", "ranges", "calls",
+    "graph_kernels", "early", "blocking", "streams", "kernel", "grid", "registers", "ranges", "calls",
 )  # fmt: skip
 # These follow from others that are said.
 _FOLLOWS = {"kernel": "workload", "grid": "workload", "registers": "grid", "ranges": "kernels"}
@@ -63,7 +63,8 @@ class _Brief:
         for row in self._rows:
             # what memory is set for and calls are about, the others say
             beside = bool(said) and (row.kind == "calls" or row.name == _MEMSET)
-            if len(said) < NAMED and not beside and not self._follows(row):
+            # other work is a doubt, and said there
+            if len(said) < NAMED and row.kind != "workload" and not beside and not self._follows(row):
                 self._seen.add(row.kind)
                 said.append(self._sentence(row))
         return said
@@ -286,8 +287,9 @@ def _copied(row: StructureRow) -> str:
     return f"{kind} ({row.memory})" if row.memory else kind
 
 
-def _workload(row: StructureRow, _: dict[str, str]) -> str:
-    return say("check_other_work", percent=units.share(1 - min(row.baseline, row.candidate)))
+def _workload(row: StructureRow, slots: dict[str, str]) -> str:
+    before, after = (f"{blocks:,.0f}" for blocks in (row.baseline, row.candidate))
+    return say("check_other_work", **slots | {"before": before, "after": after})
 
 
 def _part_of(row: StructureRow, slots: dict[str, str]) -> str:

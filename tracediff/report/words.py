@@ -10,7 +10,17 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.model import Evidence, Finding, KernelRow, Result, SideInput, Verdict, Where, causes
+from tracediff.model import (
+    Evidence,
+    Finding,
+    KernelRow,
+    Result,
+    SideInput,
+    StructureRow,
+    Verdict,
+    Where,
+    causes,
+)
 from tracediff.model.common import CALLS_LOST
 from tracediff.model.show import Show
 from tracediff.report import units
@@ -121,15 +131,29 @@ def calls_lost(report: Result | Show) -> bool:
     return any(note.slug == CALLS_LOST for note in report.warnings)
 
 
+_OF_OTHER_WORK: dict[Verdict, str] = {
+    "regressed": "Longer steps", "likely_regressed": "Likely longer steps", "improved": "Shorter steps",
+    "likely_improved": "Likely shorter steps",
+}  # fmt: skip
+
+
 def other_work(result: Result) -> bool:
     """Whether the sides did other amounts of work per step, or in all."""
     return any(one.name == "work" and one.status != "ok" for one in result.comparability.checks)
 
 
-def verdict(result: Result, of: Verdict | None = None) -> VerdictWords:
-    """A verdict, that of the result unless given; of sides that did other work it is neither good nor bad."""
-    found = VERDICTS[of or result.verdict]
-    return replace(found, tone="unsure") if found.tone in ("good", "bad") and other_work(result) else found
+def other_grids(result: Result, phase: str | None = None) -> StructureRow | None:
+    """What says that the steps of a phase, of the first sentence's unless given, may hold other work: the blocks of their kernels."""
+    phase = phase or result.observed.phase
+    return next((one for one in result.structure if (one.kind, one.phase) == ("workload", phase)), None)
+
+
+def verdict(result: Result, of: Verdict | None = None, phase: str | None = None) -> VerdictWords:
+    """A verdict, that of the result unless given; of steps that may hold other work it is neither good nor bad."""
+    of = of or result.verdict
+    if of in _OF_OTHER_WORK and other_grids(result, phase):
+        return replace(VERDICTS[of], word=_OF_OTHER_WORK[of], tone="unsure")
+    return VERDICTS[of]
 
 
 def process_left_out(result: Result) -> bool:
