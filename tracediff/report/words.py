@@ -42,13 +42,13 @@ class VerdictWords(msgspec.Struct, frozen=True):
 
 
 VERDICTS: dict[Verdict, VerdictWords] = {
-    "regressed": VerdictWords("Slower", "bad", "▲", "Steps are slower in every test over runs."),
+    "regressed": VerdictWords("Slower", "bad", "▲", "Steps take longer in every test over runs."),
     "likely_regressed": VerdictWords(
-        "Likely slower", "bad", "△", "Steps are slower beyond known noise; too few runs to confirm it."
+        "Likely slower", "bad", "△", "Steps take longer beyond known noise; too few runs to confirm it."
     ),
-    "improved": VerdictWords("Faster", "good", "▼", "Steps are faster in every test over runs."),
+    "improved": VerdictWords("Faster", "good", "▼", "Steps take less time in every test over runs."),
     "likely_improved": VerdictWords(
-        "Likely faster", "good", "▽", "Steps are faster beyond known noise; too few runs to confirm it."
+        "Likely faster", "good", "▽", "Steps take less time beyond known noise; too few runs to confirm it."
     ),
     "no_change": VerdictWords(
         "Same", "neutral", "=", "Step times differ by less than these runs scatter, and by less than 1 %."
@@ -63,6 +63,12 @@ VERDICTS: dict[Verdict, VerdictWords] = {
         "Not comparable", "stop", "×", "The two sides differ in more than the change under test."
     ),
 }
+
+# The same of steps that may hold other work: how long they take says nothing of the program.
+_OF_OTHER_WORK: dict[Verdict, str] = {
+    "regressed": "Longer steps", "likely_regressed": "Likely longer steps", "improved": "Shorter steps",
+    "likely_improved": "Likely shorter steps",
+}  # fmt: skip
 
 MOVED: tuple[Verdict, ...] = ("regressed", "likely_regressed", "improved", "likely_improved")
 LEVELS: dict[Evidence, tuple[str, str]] = {
@@ -129,12 +135,6 @@ def capture_with(report: Result | Show, kind: str) -> str:
 def calls_lost(report: Result | Show) -> bool:
     """Whether the profiler left out CUDA calls of a capture for a while."""
     return any(note.slug == CALLS_LOST for note in report.warnings)
-
-
-_OF_OTHER_WORK: dict[Verdict, str] = {
-    "regressed": "Longer steps", "likely_regressed": "Likely longer steps", "improved": "Shorter steps",
-    "likely_improved": "Likely shorter steps",
-}  # fmt: skip
 
 
 def other_work(result: Result) -> bool:
