@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,32 @@ from msgspec.structs import replace
 from tracediff.cli.options import complete_files, progress, takes
 from tracediff.cli.say import say
 from tracediff.errors import guard
-from tracediff.request import ReadRequest
+from tracediff.request import ReadRequest, option
 
 if TYPE_CHECKING:
     from tracediff.query.guard import Answer
 
 ROWS = 100  # that are printed where nothing else is said
 _MORE = "--limit 0 gives all"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What is written of an answer, and where."""
+
+    parquet: Path | None = option(
+        None, "Write the rows as Parquet, with their types.", metavar="FILE", type=_FILE
+    )
+    output: Path | None = option(
+        None, "Write to a file instead of stdout.", name="-o --output", metavar="FILE", type=_FILE
+    )
+    overwrite: bool = option(False, "Overwrite output files.", name="-f --overwrite")
+    limit: int | None = option(
+        None, f"Rows at most, 0 for all.  [default: {ROWS} as text and Markdown, else all]", metavar="N", minimum=0
+    )  # fmt: skip
+    full: bool = option(False, "Do not shorten long texts in the table.")
+    schema: bool = option(False, "Print every table and column, and stop (Markdown: docs/sql.md).")
 
 
 @click.command(
@@ -38,42 +58,8 @@ Examples:
 @click.option("--csv", "form", flag_value="csv", help="CSV instead of a table for reading.")
 @click.option("--json", "form", flag_value="json", help="A JSON array with an object a row.")
 @click.option("--markdown", "form", flag_value="markdown", help="A Markdown table.")
-@click.option(
-    "--parquet",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the rows as Parquet, with their types.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write to a file instead of stdout.",
-)
-@click.option("-f", "--overwrite", is_flag=True, help="Overwrite output files.")
-@click.option(
-    "--limit",
-    type=click.IntRange(0),
-    metavar="N",
-    help=f"Rows at most, 0 for all.  [default: {ROWS} as text and Markdown, else all]",
-)
-@click.option("--full", is_flag=True, help="Do not shorten long texts in the table.")
-@click.option(
-    "--schema", is_flag=True, help="Print every table and column, and stop (Markdown: docs/sql.md)."
-)
-@takes(request=ReadRequest)
-def query(
-    words: tuple[str, ...],
-    form: str | None,
-    parquet: Path | None,
-    output: Path | None,
-    overwrite: bool,
-    limit: int | None,
-    full: bool,
-    schema: bool,
-    request: ReadRequest,
-) -> None:
+@takes(written=Written, request=ReadRequest)
+def query(words: tuple[str, ...], form: str | None, written: Written, request: ReadRequest) -> None:
     """Run SQL over the tables of one or two captures.
 
     CAPTURE is what `compare` takes: an export, a report, a folder of repeats. With two, or with a capture bundle, the
@@ -81,11 +67,12 @@ def query(
     can be read, and nothing changed. `--schema` lists the tables. Of several statements, apart by semicolons, each answer
     is printed; a file and the forms for programs hold the last.
     """
-    if schema:
+    if written.schema:
         from tracediff.report.query import render_reference
 
         click.echo(render_reference(), nl=False)
         return
+    parquet, output, limit = written.parquet, written.output, written.limit
     if not 2 <= len(words) <= 3:
         raise click.UsageError("one or two captures and the SQL are needed; --schema lists the tables")
     if parquet is not None and (form or output):
@@ -97,7 +84,7 @@ def query(
     from tracediff.write import check_outputs
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
-    check_outputs([path for path in (parquet, output) if path is not None], overwrite, words[:-1])
+    check_outputs([path for path in (parquet, output) if path is not None], written.overwrite, words[:-1])
     if not os.path.exists(words[0]) and os.path.exists(words[-1]):  # noqa: PTH110 SQL may be too long for a path
         raise click.UsageError("the SQL comes last: tracediff query CAPTURE [CAPTURE] SQL")
     sides = sides_of(words[:-1])
@@ -114,11 +101,11 @@ def query(
     form = "parquet" if parquet else form or "text"
     if form == "text" and output is None:
         for answer in answers[:-1]:
-            print_answer(answer, full=full)
+            print_answer(answer, full=written.full)
     elif len(answers) > 1:
         notes.append(f"{len(answers)} statements have rows: those of the last are written")
     if answers:
-        _write(answers[-1], form, parquet or output, overwrite, full)
+        _write(answers[-1], form, parquet or output, written.overwrite, written.full)
     for note in notes:
         say(f"note: {note}")
 
