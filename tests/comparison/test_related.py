@@ -142,6 +142,15 @@ def test_synchronisations_are_counted_per_step_where_a_process_has_several_devic
     assert not with_synchronisation([candidate(wait, "host_sync")], launch, [])[0].facts.counted_calls
 
 
+@pytest.mark.parametrize(("waits", "said"), [((0, 1), (0, 1)), ((0.01, 1.49), (1, 2))])
+def test_waits_of_a_place_are_its_calls_only_where_as_many_came(waits, said) -> None:
+    """One call more per step, of one that was elsewhere; 1.48 waits more are not that call."""
+    (wait,) = places([50], [90])
+    launch = syncs(1, 2, cudaEventSynchronize=(1, 2))
+    (found,) = with_synchronisation([candidate(wait, "host_sync", count=waits)], launch, [])
+    assert found.count == said
+
+
 def test_a_synchronisation_exposes_no_more_than_a_step_could_hide():
     """Steps of 1,110 us before: 1,100 us of host work may have been hidden in them, 1,200 are work that is new."""
     for more, alone in ((1_100, 0), (1_200, 1)):

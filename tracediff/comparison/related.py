@@ -515,7 +515,8 @@ def _with_calls(
     if changed:
         count = sum(calls[name][0] for name in changed), sum(calls[name][1] for name in changed)
     if main.count and main.count[0] - count[0] < MOSTLY:
-        alike = abs(main.count[1] - main.count[0] - count[1] + count[0]) < MOSTLY
+        more = count[1] - count[0]
+        alike = abs(main.count[1] - main.count[0] - more) <= LITTLE * abs(more)
         count = main.count if alike else count
     api = changed[0] if len(changed) == 1 else None
     where = replace(main.where, api=api, other_calls=False)
