@@ -738,6 +738,8 @@ def test_steps_that_may_hold_other_work_are_longer_and_not_slower() -> None:
     rows = [msgspec.structs.replace(row, phase="mixed") for row in rows]
     elsewhere = msgspec.structs.replace(one, structure=rows)
     assert headline(elsewhere).what.startswith("Slower with pr")
+    # a doubt is said once
+    assert [len(words.problems(report)) for report in (one, elsewhere)] == [0, 1]
 
 
 def test_a_kernel_in_another_grid_takes_other_registers() -> None:

@@ -421,7 +421,8 @@ def still(row: KernelRow) -> bool:
 
 
 def problems(result: Result) -> list[tuple[str, str]]:
-    """List the comparability checks that did not pass, worst first: status and sentence."""
+    """List the comparability checks that did not pass, worst first, but for those that are a doubt of the first screen: status and sentence."""
+    doubts = doubted(result)
     checks = sorted(result.comparability.checks, key=lambda check: ("fail", "warn", "ok").index(check.status))
     return [
         (
@@ -435,8 +436,15 @@ def problems(result: Result) -> list[tuple[str, str]]:
             ),
         )
         for check in checks
-        if check.status != "ok"
+        if check.status != "ok" and check.name not in doubts
     ]
+
+
+def doubted(result: Result) -> set[str]:
+    """Checks that a doubt of the first screen says where they do not pass: whether it is one program, and does the same work."""
+    if result.verdict == "not_comparable":
+        return set()
+    return {"programs", "work"} if other_grids(result) else {"programs"}
 
 
 # Phases. Their table is report/fields.py.
