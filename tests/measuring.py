@@ -78,11 +78,12 @@ def measured(
     speed: bool | None = False,
     blocks: Sequence[int] = (),
     paired: bool = False,
+    by_program: bool = False,
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
     A step lasts as long as its cells take; the host waits while kernels run. speed: False for runs in turns on one machine, None where it is not known. blocks: of each
-    kernel row.
+    kernel row. by_program: the programs began the recording themselves.
     """
     for runs in sides:
         for one in (row for steps in runs for row in steps):
@@ -128,7 +129,9 @@ def measured(
     ]
     exact = {one.phase: np.zeros(kernels, np.bool_) for one in frame.phases}
     return Measured(
-        tuple(_Side([_Run(f"run {number}") for number in range(len(runs))]) for runs in sides[:2]),  # type: ignore[arg-type]
+        tuple(
+            _Side([_Run(f"run {number}") for number in range(len(runs))], [_Part(by_program)]) for runs in sides[:2]
+        ),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
         phases, whole, [],
     )  # fmt: skip
@@ -138,8 +141,13 @@ class _Run(NamedTuple):
     name: str
 
 
+class _Part(NamedTuple):
+    by_program: bool
+
+
 class _Side(NamedTuple):
     runs: list[_Run]
+    parts: list[_Part]
 
 
 class _Kernels:

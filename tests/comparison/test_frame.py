@@ -188,6 +188,13 @@ def test_a_phase_of_one_side_and_irregular_steps_are_not_compared():
     assert frame.compared["ns"].unique().to_list() == [10]
 
 
+def test_a_phase_that_each_side_has_on_another_device_is_not_compared():
+    both = run(*[10] * 6, device=0) + run(*[10] * 6, device=1)
+    left, right = (both + run(*[90] * 5, phase="context", device=device) for device in (0, 1))
+    assert [one.phase for one in framed([left], [right]).phases] == ["generation"]
+    assert len(framed([left], [left]).phases) == 2
+
+
 def test_sides_without_a_common_phase_are_refused():
     with pytest.raises(TracediffError) as caught:
         framed([run(*[10] * 6)], [run(*[10] * 6, phase="context")])

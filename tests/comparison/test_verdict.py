@@ -438,3 +438,34 @@ def test_a_faster_step_is_no_gain_where_as_much_work_takes_more_of_them() -> Non
     # 5, 19 and 40 ms for 20
     said = [decided(steps) for steps in (None, (20, 10), (20, 38), (20, 80))]
     assert said == ["likely_improved", "likely_improved", "inconclusive", "inconclusive"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "by_program", "verdict", "recorded"),
+    [
+        (80, True, "inconclusive", (20, 80)),
+        (80, False, "likely_improved", None),  # somebody ended the recording
+        (38, True, "likely_improved", (20, 38)),
+        (21, True, "likely_improved", None),
+    ],
+)
+def test_a_faster_step_is_no_gain_where_the_program_recorded_more_of_them(
+    steps, by_program, verdict, recorded
+) -> None:
+    """Steps of 1,000 us take 500 us: 20 take 20 ms, 80 of them 40 ms, 38 of them 19 ms."""
+    found = measured(
+        side([100.0, 900.0], steps=20),
+        side([100.0, 400.0], steps=steps),
+        idle=1,
+        kernels=1,
+        by_program=by_program,
+    )
+    said, facts = verdict_of(found)
+    assert (said, facts.recorded_steps) == (verdict, recorded)
+
+
+def test_steps_as_long_as_before_are_the_same_however_many_a_program_recorded() -> None:
+    found = measured(
+        *([[*side([1_000.0], steps=steps)[0]]] * 4 for steps in (20, 80)), idle=1, by_program=True
+    )
+    assert verdict_of(found)[0] == "no_change"

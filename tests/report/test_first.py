@@ -430,16 +430,24 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("steps", "more"),
+    ("known", "more"),
     [
-        ((20.0, 80.0), "; all steps together +280 %, 20 -> 80 of them for the same results"),
-        ((20.0, 10.0), "; all steps together -52.5 %, 20 -> 10 of them for the same results"),
-        (None, ""),
+        ({"other_steps": (20.0, 80.0)}, "; all steps together +280 %, 20 -> 80 of them for the same results"),
+        (
+            {"other_steps": (20.0, 10.0)},
+            "; all steps together -52.5 %, 20 -> 10 of them for the same results",
+        ),
+        (
+            {"recorded_steps": (20.0, 10.0)},
+            "; all steps together -52.5 %, the programs recorded 20 -> 10 of them",
+        ),
+        ({"recorded_steps": (20.0, 21.0)}, ""),
+        ({}, ""),
     ],
 )
-def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(steps, more) -> None:
-    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms."""
-    facts = m.VerdictFacts("scatter", "generation", other_steps=steps)
+def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(known, more) -> None:
+    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms; 21 are 19.95 ms, about what one changed by."""
+    facts = m.VerdictFacts("scatter", "generation", **known)
     one = result(
         "inconclusive", seen(1_000, 950, 8), verdict_facts=facts, mix=m.Mix(1_000.0, 950.0, -50.0, 0.0)
     )

@@ -294,7 +294,7 @@ def test_a_first_step_that_the_capture_cut_is_dropped(tmp_path):
         6,
     ]  # nothing says that step 4 was cut
     cut = reduced(trace.api(1, "cudaProfilerStart", 5, 8), tmp_path)
-    assert cut.periods["number"].to_list() == [5, 6]
+    assert cut.periods["number"].to_list() == [5, 6] and cut.by_program
     assert bounds(cut) == [(300, 1300), (1300, 2300)]
 
 

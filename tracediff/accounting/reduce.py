@@ -40,7 +40,7 @@ from tracediff.formats.selection import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
 from tracediff.model import Captured
 from tracediff.model.causes import BUSY, IDLE
-from tracediff.trace.periods import Timeline, Unit, build_timeline, select
+from tracediff.trace.periods import Timeline, Unit, build_timeline, select, starts_profiler
 from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
 from tracediff.trace.threads import Places, Thread, thread_roles
 from tracediff.trace.workloads import SHAPE, STEP, class_name, classes_of
@@ -177,6 +177,8 @@ def _measure(
         threads=list(threads.values()),
         warnings=[*capture.warnings, *timeline.warnings],
         residual_ns=_residual(periods),
+        lost=timeline.lost,
+        by_program=any(map(starts_profiler, (name for name, _ in timeline.api_names.values()))),
         measured=counts,
         periods=periods.drop("window_start", "window_end"),
         strata=strata,

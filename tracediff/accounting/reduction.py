@@ -173,6 +173,8 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
     threads: list[Thread]
     warnings: list[Note]
     residual_ns: int
+    lost: float  # the part of a process's CUDA calls that was not recorded, the largest
+    by_program: bool  # the program itself started the recording (cudaProfilerStart)
     measured: Kept  # of how many ranks and steps
     periods: pl.DataFrame
     cells: pl.DataFrame

@@ -290,12 +290,9 @@ def _dropped(sides: Sides) -> Check:
     slugs = ("graph-kernels-missing", "kernels-without-launch", CALLS_LOST)
     lost = [any(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
     both = ["some lost" if one else "all recorded" for one in lost]
-    # steps stand on either side of what was lost; a capture as a whole is of another length without it
-    cut_short = [
-        part for side in sides for part in side.parts
-        if part.step_rule == WHOLE_CAPTURE and any(note.slug == CALLS_LOST for note in part.warnings)
-    ]  # fmt: skip
-    if cut_short:
+    # steps stand on either side of what was lost, unless most of it was; a capture as a whole is of another length without it
+    parts = [part for side in sides for part in side.parts]
+    if any(part.lost > (0 if part.step_rule == WHOLE_CAPTURE else MOSTLY) for part in parts):
         return _check("complete", both, "calls_lost", "fail")
     return _check("complete", both, "complete" if any(lost) else "")
 

@@ -346,6 +346,9 @@ def build_frame(
             alone |= start
             continue
         found, said = _phase(frame, phase, mine, start, min_steps)
+        if not found.typical.any():  # one side's steps are of other ranks or devices than the other's
+            alone |= start
+            continue
         if not found.start.any():
             alone |= start
         elif _hide(frame, start, found.rest > 0):

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import polars as pl
 from msgspec.structs import replace
 
 from tracediff.arrays import Floats
@@ -158,9 +159,14 @@ def decide(
     said = cautious(
         verdict, time_share(measured), raw, by_launches=by_launches, other_steps=steps is not None
     )
+    recorded = None if steps else recorded_steps(measured)
+    if recorded is not None:
+        every = (1 + raw) * recorded[1] / recorded[0] - 1
+        against = every > 0 if said.endswith("improved") else said.endswith("regressed")
+        said = "inconclusive" if against and abs(every) >= LITTLE else said
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
-    return said, replace(facts, by_launches=by_launches, other_steps=steps)
+    return said, replace(facts, by_launches=by_launches, other_steps=steps, recorded_steps=recorded)
 
 
 _WEAKER: dict[Verdict, Verdict] = {
@@ -202,6 +208,27 @@ def raw_change(measured: Measured) -> float:
     side, run, ns = (measured.frame.regular[name].to_numpy() for name in ("side", "run", "ns"))
     one, other = (float(ns[(side == at) & np.isin(run, measured.frame.kept(at))].mean()) for at in (0, 1))
     return (other - one) / one if one else 0.0
+
+
+def recorded_steps(measured: Measured) -> tuple[float, float] | None:
+    """The steps of a run of each side, where the programs themselves began to record and recorded other numbers of steps.
+
+    A program that stops after so many steps has as many on both sides, and one that stops after a time takes as long: what is left is one that
+    stops when its work is done.
+    """
+    if measured.frame.once or {part.by_program for side in measured.sides[:2] for part in side.parts} != {
+        True
+    }:
+        return None
+    of_runs = (
+        measured.frame.regular.group_by("side", "run", "unit")
+        .len()
+        .group_by("side")
+        .agg(pl.col("len").mean())
+    )
+    steps = dict(of_runs.iter_rows())
+    apart = abs(steps[1] - steps[0]) >= LITTLE * min(steps[0], steps[1])
+    return (steps[0], steps[1]) if apart else None
 
 
 def _decided(

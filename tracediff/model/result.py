@@ -392,7 +392,8 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     host: the sides differ by more than noise only as long as the speed of their hosts is not taken out. load: the sides ran other
     batches, which may be all that changed in `phase`. same_work: each run is one step, and most kernels were launched exactly as often
     in all of them. by_launches: steps are told apart by what they launch alone, so that other steps may be what the program does now. other_steps:
-    of a run of each side, where results of as many bytes in all come to the host in a third more steps, or in a quarter fewer.
+    of a run of each side, where results of as many bytes in all come to the host in a third more steps, or in a quarter fewer. recorded_steps: of a run of each side,
+    where the programs themselves began to record and recorded other numbers of steps.
     """
 
     basis: Literal["checks", "identical", "phase", "part", "rare", "gpu", "same", "scatter"] = "checks"
@@ -405,6 +406,7 @@ class VerdictFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     same_work: bool = False
     by_launches: bool = False
     other_steps: tuple[float, float] | None = None
+    recorded_steps: tuple[float, float] | None = None
     rung: Rung = Rung()
 
 

@@ -242,16 +242,22 @@ def _otherwise(result: Result) -> bool:
 def _as_they_ran(result: Result) -> str:
     """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty.
 
-    Where as much work takes other steps, how all of them together did.
+    Where as much work takes other steps, how all of them together did; where the programs recorded others, unless by about as much.
     """
-    mix, steps = result.mix, result.verdict_facts.other_steps
+    mix, facts, observed = result.mix, result.verdict_facts, result.observed
     change = mix.candidate_raw_ns - mix.baseline_raw_ns
-    if steps is not None:
+    if steps := facts.other_steps or facts.recorded_steps:
         before, after = (
             one * many for one, many in zip((mix.baseline_raw_ns, mix.candidate_raw_ns), steps, strict=True)
         )
-        counts = units.arrow(map(units.count, steps))
-        return say("for_same_results", change=units.change(after - before, before), steps=counts)
+        change = (after - before) / before
+        if facts.other_steps is None and abs(change - observed.delta_ns / observed.baseline_ns) < LITTLE:
+            return ""
+        every = {
+            "change": units.change(after - before, before),
+            "steps": units.arrow(f"{one:,.0f}" for one in steps),
+        }
+        return say("for_same_results" if facts.other_steps else "as_recorded", **every)
     against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
     if not result.verdict_facts.by_launches or not against:
         return ""

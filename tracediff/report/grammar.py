@@ -43,6 +43,7 @@ PATTERNS: dict[str, str] = {
     "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
     "as_they_ran": "{change} as they ran",
     "for_same_results": "{change}, {steps} of them for the same results",
+    "as_recorded": "{change}, the programs recorded {steps} of them",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU work was recorded",
     "on_rank": "{cause} on rank {rank}",

@@ -283,6 +283,7 @@ class Timeline(msgspec.Struct, frozen=True):
     keys: pl.DataFrame  # id, name, short_name, kind (0 kernel, 1 memcpy, 2 memset, 3 graph), grid, block, ...
     api_names: dict[int, tuple[str, str]]  # id -> (name, class)
     warnings: list[Note]
+    lost: float  # the part of a process's CUDA calls that was not recorded, the largest
 
 
 def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes: bool = False) -> Timeline:
@@ -301,7 +302,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             else capture.recording.gpu_work,
         )
     keys = _keys(capture)
-    warnings = _unrecorded(capture)
+    warnings, lost = _unrecorded(capture)
     calls, launches, launch_ids = read_calls(db)
     ops = _ops(capture, launch_ids)
     api = {
@@ -357,7 +358,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             fix=f"{capture.recording.gpu_work}; {capture.recording.more}",
         )
     of_thread = {tid: sorted(devices) for tid, devices in launchers.items()}
-    return Timeline(units, calls, launches, of_thread, keys, api, warnings)
+    return Timeline(units, calls, launches, of_thread, keys, api, warnings, lost)
 
 
 def _ops(capture: Capture, launch_ids: Ints) -> dict[str, npt.NDArray[Any]]:
@@ -404,17 +405,19 @@ _LOST = 0.1  # of a process's launches, and of the time that they take
 _IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
 
 
-def _unrecorded(capture: Capture) -> list[Note]:
-    """What is said of processes whose calls were not recorded for a while: a profiler that fails goes on without a word."""
-    return [
+def _unrecorded(capture: Capture) -> tuple[list[Note], float]:
+    """What is said of processes whose calls were not recorded for a while, and the part of its calls that one lost: a profiler that fails goes on without a word."""
+    found = capture.db.execute(sql("trace/call_lost")).fetchall()
+    notes = [
         Note(
             CALLS_LOST,
             f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s CUDA calls of process {pid} were not recorded, {lost:,} of"
             f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record a shorter"
             " window, or with a newer nsys",
         )
-        for pid, lost, calls, start, end, _ in capture.db.execute(sql("trace/call_lost")).fetchall()
+        for pid, lost, calls, start, end, _ in found
     ]
+    return notes, max((lost / calls for _, lost, calls, *_ in found), default=0.0)
 
 
 def _lost(
@@ -562,11 +565,14 @@ def _periods(
     return bounds[keep], seen[keep][:-1].astype(np.int32), note
 
 
+def starts_profiler(call: str) -> bool:
+    """Whether a CUDA call is one by which a program starts the profiler."""
+    return call.startswith("cu") and call.endswith("ProfilerStart")
+
+
 def _profiling_began(calls: Calls, api: dict[int, tuple[str, str]], pid: int) -> int | None:
     """When the program of this process started the profiler (cudaProfilerStart), ns; None where it did not."""
-    names = [
-        name for name, (text, _) in api.items() if text.startswith("cu") and text.endswith("ProfilerStart")
-    ]
+    names = [name for name, (text, _) in api.items() if starts_profiler(text)]
     starts = [
         int(calls.start[mine][np.isin(calls.name[mine], names)].min(initial=_NEVER))
         for tid, mine in calls.of_thread.items()
