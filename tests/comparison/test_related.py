@@ -230,6 +230,17 @@ def test_more_collectives_in_a_graph_bring_its_gaps_where_no_other_kernel_does()
     assert sizes(moved) == {"kernel_added": 5, "graph_internal": 760, "launch_api": 50}
 
 
+@pytest.mark.parametrize(("gaps_after", "one_cause"), [(92, True), (60, False)])
+def test_a_copy_fills_no_more_of_the_gaps_of_a_graph_than_it_takes(gaps_after, one_cause):
+    """A copy more of 10 us stands in gaps that are 8 us shorter; 40 us less are another cause."""
+    copied, gaps = places([0, 100], [10, gaps_after])
+    rows = [
+        kernels(copied, "[memcpy DtoD]", (0, 1), cause="memcpy", level="exact"),
+        candidate(gaps, "graph_internal"),
+    ]
+    assert len(with_consequences(rows, launches(0))) == (1 if one_cause else 2)
+
+
 def test_waits_for_one_holder_are_one_cause():
     waits = places([0, 0, 0], [250, 18, 40])
     holders = [("await-response", "serialize"), ("await-response", "outside any range"), ("dispatch", "send")]

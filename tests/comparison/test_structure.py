@@ -348,6 +348,11 @@ def test_what_one_device_alone_has_more_of_is_said_of_it(tmp_path):
     assert sentence(found[0]) == "3 -> 4 kernels per step in [Executor] _forward_step on device 1"
 
 
+def test_a_gpu_that_no_step_uses_any_more(tmp_path):
+    found = rows(tmp_path, [kernel(), kernel(device=1)], [kernel(), kernel()])
+    assert [sentence(row) for row in found if row.kind == "gpus"] == ["GPUs 2 -> 1"]
+
+
 def test_work_that_moves_from_one_device_to_another(tmp_path):
     before, after = ([*[kernel()] * one, *[kernel(device=1)] * (6 - one)] for one in (3, 4))
     found = [row for row in rows(tmp_path, before, after) if row.kind == "kernels"]

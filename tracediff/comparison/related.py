@@ -397,7 +397,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             continue
         change = sum(_more(one) for one in own)
         eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
-        copies = any(one.cause == "memcpy" for one in own)
+        copied = [abs(one.judged.delta) for one in own if one.cause == "memcpy"]
         launching = {one.where.range for one in mine if one.cause == "launch_api"}
         followers = [
             one
@@ -406,7 +406,7 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
             and one.moved
             and one.of_rank is None
             and (one.cause == "graph_internal" or not collectives)
-            and _follows(one, change, _LAUNCH_NS * eager, launching, copies=copies)
+            and _follows(one, change, _LAUNCH_NS * eager, launching, copied)
         ]
         main = min(own, key=order)
         calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
@@ -428,14 +428,14 @@ def _more(one: Candidate) -> float:
 
 
 def _follows(
-    one: Candidate, change: float, most: float, launching: AbstractSet[str | None], *, copies: bool
+    one: Candidate, change: float, most: float, launching: AbstractSet[str | None], copied: list[float]
 ) -> bool:
+    """Whether it follows from `change` more ops per step. copied: what copies among them take."""
     delta = one.judged.delta
     between_nodes = one.cause == "graph_internal"
-    if copies and (one.facts.copies or between_nodes):
-        return (
-            delta * change > 0 or between_nodes
-        )  # copies cost their own calls, and fill gaps that a graph left between its nodes
+    if copied and (one.facts.copies or between_nodes):
+        # copies cost their own calls, and fill gaps that a graph left between its nodes: no more of these than they take
+        return delta * change > 0 or (between_nodes and abs(delta) <= sum(copied))
     if "kernels" not in CAUSES[one.cause].follows or delta * change <= 0:
         return False
     if between_nodes:

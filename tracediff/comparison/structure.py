@@ -44,7 +44,7 @@ _DIGITS = 2  # of what a round has: captures begin and end within one
 
 # The order in which rows are said: what the others follow from comes first.
 _ORDER = (
-    "ranks", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "ahead", "synchronisations", "code_loads", "collections", "copies", "messages",
+    "ranks", "gpus", "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "dtype", "algorithm", "ahead", "synchronisations", "code_loads", "collections", "copies", "messages",
     "graph_instantiations", "allocations", "memory", "kernel", "grid", "registers", "ranges", "streams", "calls",
 )  # fmt: skip
 _BACKENDS = ("attention", "moe")
@@ -609,11 +609,14 @@ def _share(kind: str, of: _Phase) -> Iterator[StructureRow]:
 
 
 def _of_runs(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
-    """Ranks, where all runs of a side have as many; and peaks of memory, of all steps: the most of any run, where the runs of the sides lie apart."""
+    """Ranks and, of as many, GPUs with work, where all runs of a side have as many; and peaks of memory, of all steps: the most of any run, where the runs of the sides lie apart."""
     ranks = [{run.program_ranks for run in side.runs} for side in sides[:2]]
-    if ranks[0] != ranks[1] and max(map(len, ranks)) == 1:
-        one, other = (float(number.pop()) for number in ranks)
-        yield of.row("ranks", baseline=one, candidate=other)
+    gpus = [{run.by_rank(_gpus) for run in side.runs} for side in sides[:2]]
+    for kind, many in (("ranks", ranks), ("gpus", gpus)):
+        if many[0] != many[1] and max(map(len, many)) == 1:
+            one, other = (float(number.pop()) for number in many)
+            yield of.row(kind, baseline=one, candidate=other)
+            break
     if not all(side.captured("gpu_memory") for side in sides[:2]):
         return
     for kind in _PEAKS_OF:
@@ -623,6 +626,10 @@ def _of_runs(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
         low, high = sorted((before, after), key=max)
         if max(low) < min(high) and max(high) - max(low) >= SURELY * max(high):
             yield of.row("memory", name=kind, baseline=float(max(before)), candidate=float(max(after)))
+
+
+def _gpus(part: Reduction) -> int:
+    return len(part.periods.select("rank", "device").unique())
 
 
 def _peak(part: Reduction, kind: str) -> int:

@@ -30,6 +30,7 @@ StructureKind = Literal[
     "ranges",
     "streams",
     "ranks",
+    "gpus",
     "calls",
 ]
 
@@ -72,6 +73,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     ranges                NVTX ranges `name` entered
     streams               streams with work
     ranks                 ranks of the program
+    gpus                  GPUs that as many ranks use in steps
     calls                 calls of `name`, any other CUDA function
 
     per: step, or capture where each capture is one step, or round of the work that both repeat. certain: ten steps a side or more hold it. thread: the only role that does it, ''

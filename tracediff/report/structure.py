@@ -277,6 +277,7 @@ _PLAIN = {
     "collections": "garbage collections",
     "streams": "streams",
     "ranks": "ranks",
+    "gpus": "GPUs",
     "graph_launches": "graph launches",
     "synchronisations": "synchronisations",
 }
