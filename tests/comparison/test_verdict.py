@@ -464,6 +464,15 @@ def test_a_faster_step_is_no_gain_where_the_program_recorded_more_of_them(
     assert (said, facts.recorded_steps) == (verdict, recorded)
 
 
+@pytest.mark.parametrize(("steps", "verdict"), [(5, "inconclusive"), (15, "likely_regressed")])
+def test_a_slower_step_is_no_loss_where_the_program_recorded_far_fewer_of_them(steps, verdict) -> None:
+    """20 steps of 500 us are 10 ms; 5 of 1,000 us are 5 ms, 15 are 15 ms."""
+    found = measured(
+        side([100.0, 400.0], steps=20), side([100.0, 900.0], steps=steps), idle=1, kernels=1, by_program=True
+    )
+    assert verdict_of(found)[0] == verdict
+
+
 def test_steps_as_long_as_before_are_the_same_however_many_a_program_recorded() -> None:
     found = measured(
         *([[*side([1_000.0], steps=steps)[0]]] * 4 for steps in (20, 80)), idle=1, by_program=True

@@ -162,7 +162,7 @@ def decide(
     recorded = None if steps else recorded_steps(measured)
     if recorded is not None:
         every = (1 + raw) * recorded[1] / recorded[0] - 1
-        against = every > 0 if said.endswith("improved") else said.endswith("regressed")
+        against = said.endswith("improved" if every > 0 else "regressed")
         said = "inconclusive" if against and abs(every) >= LITTLE else said
     if facts.basis == "identical" and said != verdict:  # only what is compared is
         facts = VerdictFacts("scatter", in_order(measured.phases)[0].steps.phase)
