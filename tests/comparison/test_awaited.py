@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.serving import serving
 from tests.tiny import reduced
@@ -119,3 +120,21 @@ def test_a_range_that_waits_for_nothing_blames_nobody(tmp_path):
         (tmp_path / name).mkdir()
         sides.append(Side(name, [Run("run", [reduced(trace, tmp_path / name)])]))
     assert with_words(compare(*sides)).findings[0].facts.awaited is None
+
+
+def test_of_rounds_a_thread_is_named_by_what_it_does_in_one(tmp_path):
+    """20 and 40 launches, 200 and 1,000 us apart; another thread runs Python for 2 and 40 us of it: 1.6 ms of 40 rounds are no 800 us of one."""
+    sides = []
+    for name, many, apart, held in (("one", 20, 200, 2), ("two", 40, 1_000, 40)):
+        trace = TraceBuilder().process(100).device(0).thread(100, 1).thread(100, 2)
+        for number in range(many):
+            now = apart * US * number
+            trace.api(1, "cudaLaunchKernel", now, now + US, corr=number + 1)
+            trace.kernel(number + 1, now + 2 * US, now + 12 * US, name="gemm")
+            trace.gil(2, "hold", now + 20 * US, now + (20 + held) * US)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name, whole_capture=True)])]))
+    result = compare(*sides)
+    assert result.verdict_facts.rung.kind == "rounds"
+    (found,) = [one for one in result.findings if one.cause == "host_work"]
+    assert found.delta_ns == pytest.approx(800 * US, rel=0.1) and found.facts.awaited is None

@@ -231,6 +231,9 @@ class Describe:
             pl.col("thread") == key.thread, pl.col("place") == key.where, pl.col("phase") == phase
         )
         steps = dict(self._steps_of.filter(pl.col("phase") == phase).select("side", "steps").iter_rows())
+        if rounds := self._m.frame.rounds:
+            first = self._m.frame.runs[0]
+            steps = {0: sum(rounds[:first]), 1: sum(rounds[first : first + self._m.frame.runs[1]])}
         spent: dict[tuple[str, str, bool], list[float]] = {}
         for *peer_at, side, ns in mine.select("peer", "peer_place", "near", "side", "ns").iter_rows():
             spent.setdefault(tuple(peer_at), [0.0, 0.0])[side] += ns / steps[side]
