@@ -452,6 +452,8 @@ def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(known,
         "inconclusive", seen(1_000, 950, 8), verdict_facts=facts, mix=m.Mix(1_000.0, 950.0, -50.0, 0.0)
     )
     assert headline(one).what == f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
+    new = msgspec.structs.replace(one, observed=seen(0, 950, 8))
+    assert headline(new).what.startswith(f"Unclear with pr: generation step 0 -> 950 us (+950 us{more}")
 
 
 def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:

@@ -250,14 +250,13 @@ def _as_they_ran(result: Result) -> str:
         before, after = (
             one * many for one, many in zip((mix.baseline_raw_ns, mix.candidate_raw_ns), steps, strict=True)
         )
-        change = (after - before) / before
-        if facts.other_steps is None and abs(change - observed.delta_ns / observed.baseline_ns) < LITTLE:
+        # of what both were before, without a division: either may be 0
+        apart = (after - before) * observed.baseline_ns - observed.delta_ns * before
+        if not facts.other_steps and abs(apart) < LITTLE * before * observed.baseline_ns:
             return ""
-        every = {
-            "change": units.change(after - before, before),
-            "steps": units.arrow(f"{one:,.0f}" for one in steps),
-        }
-        return say("for_same_results" if facts.other_steps else "as_recorded", **every)
+        pattern = "for_same_results" if facts.other_steps else "as_recorded"
+        counts = units.arrow(f"{one:,.0f}" for one in steps)
+        return say(pattern, change=units.change(after - before, before), steps=counts)
     against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
     if not result.verdict_facts.by_launches or not against:
         return ""
