@@ -559,7 +559,7 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     """
     held, shapes = of.held, defaultdict[str, list[int]](list)
     for at, item in enumerate(of.items):
-        if item.kind == "grid" and item.shape != " x ":  # which was not recorded
+        if item.kind == "grid" and not item.shape.startswith(" x"):  # of which no grid was recorded
             shapes[item.name].append(at)
     shared = [every for every in shapes.values() if held.means[:, every].sum(axis=1).all()]
     both = [at for every in shared for at in every if held.means[:, at].all()]
@@ -574,7 +574,7 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     for every in shared:
         grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in every), strict=True)
         if len(set(blocks)) == 1 and not set(every) <= set(both):
-            work += held.means[:, every] @ [math.prod(map(int, grid.split(","))) for grid in grids]
+            work += held.means[:, every] @ [math.prod(map(float, grid.split(","))) for grid in grids]
     before, after = work.tolist()
     if abs(after - before) > SURELY * max(before, after):
         yield of.row("workload", baseline=before, candidate=after)
