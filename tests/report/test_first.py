@@ -715,7 +715,7 @@ def counted(kind: Any, before: float, after: float, **more: Any) -> m.StructureR
          "kernel mul_mat_vec in blocks of 128 -> 32 threads"),
         (counted("grid", 113, 113, name="mul_mat_vec", baseline_values=["2048,1,1 x 128,1,1"], candidate_values=["8192,1,1 x 32,1,1"]), "kernel mul_mat_vec in a grid of 2048 -> 8192 blocks"),
         (counted("grid", 2, 2, name="gather", baseline_values=["48,1,16 x 128,1,1", "6,1,1 x 128,1,1"], candidate_values=["6,1,1 x 128,1,1", "48,4,1 x 128,1,1"]),
-         "kernel gather in a grid of 48,1,16 -> 48,4 blocks"),
+         "kernel gather in a grid of 48 x 1 x 16 -> 48 x 4 blocks"),
         (counted("grid", 2, 2, name="gather", baseline_values=["48,1,1 x 128,1,1"], candidate_values=["24,1,1 x 128,1,1", "6,1,1 x 64,1,1"]), "kernel gather in other grids"),
         (counted("grid", 16, 16, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", baseline_values=["16,1,1 x 512,1,1"], candidate_values=["4,1,1 x 544,1,1"]),
          "all-reduce with other channels or another protocol of NCCL (grid 16 x 512 -> 4 x 544)"),

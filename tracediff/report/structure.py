@@ -332,7 +332,7 @@ def _grid(row: StructureRow, _: dict[str, str]) -> str:
 
 def _shaped(pattern: str, name: str, *shapes: Collection[str]) -> str:
     before, after = (re.sub(r"(,1)+(?![\d,])", "", "/".join(sorted(side))) for side in shapes)
-    return say(pattern, name=name, before=before, after=after)
+    return say(pattern, name=name, before=before.replace(",", " x "), after=after.replace(",", " x "))
 
 
 def _registers(row: StructureRow, slots: dict[str, str]) -> str:
