@@ -417,7 +417,7 @@ def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
     (check,) = [found for found in result.comparability.checks if found.name == "work"]
     assert (check.status, check.baseline, check.candidate) == ("warn", "generation 4", "generation 16")
     assert (
-        check.message == "4 -> 16 thread blocks per step in kernels of both sides: a step may hold other work"
+        check.message == "4 -> 16 CUDA blocks per step in kernels of both sides: a step may hold other work"
     )
     assert "work" not in [found.name for found in compare(one, again).comparability.checks]
 

@@ -739,7 +739,7 @@ def test_steps_that_may_hold_other_work_are_longer_and_not_slower() -> None:
     *_, doubt, asked = first.lines(one)
     assert (
         doubt
-        == "Doubt: 1,200 -> 1,800 thread blocks per step in kernels of both sides: a step may hold other work."
+        == "Doubt: 1,200 -> 1,800 CUDA blocks per step in kernels of both sides: a step may hold other work."
     )
     assert (
         asked

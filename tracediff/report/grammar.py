@@ -117,7 +117,7 @@ PATTERNS: dict[str, str] = {
     "advise_again": "find what runs the same layers again: kernels of all these kinds are launched more often",
     "advise_slow_call": "find why {call} takes so long: nothing is launched beside this work until it returns",
     "advise_overlap": "look for what it waits for or shares the GPU with: one stream, the default stream, a synchronisation, other kernels",
-    "advise_shapes": "find why these kernels are launched in other shapes: they have more work, or other blocks",
+    "advise_shapes": "find why these kernels are launched in other shapes: they have another amount of work, or share it out otherwise",
     "advise_memset": "find what sets this memory: set it once, or not at all where it is overwritten",
     "advise_allocates": "find what allocates or frees memory {place}: keep it from step to step, or leave it to a caching allocator",
     "advise_copies": "count the copies per step: fewer and larger ones cut this time",
@@ -248,7 +248,7 @@ PATTERNS: dict[str, str] = {
     "check_other_programs": "few kernels of one side have a counterpart on the other: these look like different programs",
     "check_maybe_programs": "few kernels of one side have a counterpart on the other: these may be different programs, or other backends of one",
     "check_work": "the captures hold different amounts of work: {baseline} and {candidate} launches of {kernel}. Compare their kernels per launch, not their length",
-    "check_other_work": "{before} -> {after} thread blocks per {per} in kernels of both sides: a {per} may hold other work",
+    "check_other_work": "{before} -> {after} CUDA blocks per {per} in kernels of both sides: a {per} may hold other work",
     "check_complete": "some GPU work or its launching calls were not recorded",
     "check_calls_lost": "most CUDA calls of a capture were not recorded",
     # Why a measure has no value.
