@@ -216,17 +216,10 @@ def recorded_steps(measured: Measured) -> tuple[float, float] | None:
     A program that stops after so many steps has as many on both sides, and one that stops after a time takes as long: what is left is one that
     stops when its work is done.
     """
-    if measured.frame.once or {part.by_program for side in measured.sides[:2] for part in side.parts} != {
-        True
-    }:
+    if measured.frame.once or not all(part.by_program for side in measured.sides[:2] for part in side.parts):
         return None
-    of_runs = (
-        measured.frame.regular.group_by("side", "run", "unit")
-        .len()
-        .group_by("side")
-        .agg(pl.col("len").mean())
-    )
-    steps = dict(of_runs.iter_rows())
+    of_runs = measured.frame.regular.group_by("side", "run", "unit").len()
+    steps = dict(of_runs.group_by("side").agg(pl.col("len").mean()).iter_rows())
     apart = abs(steps[1] - steps[0]) >= LITTLE * min(steps[0], steps[1])
     return (steps[0], steps[1]) if apart else None
 
