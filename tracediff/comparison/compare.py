@@ -53,7 +53,7 @@ from tracediff.comparison.moments import with_moments
 from tracediff.comparison.observed import observe
 from tracediff.comparison.pictures import cause_tree, step_strip
 from tracediff.comparison.places import Judged, compared_layers, judge, kernel_phases, place_rows
-from tracediff.comparison.structure import other_steps, structure
+from tracediff.comparison.structure import structure
 from tracediff.comparison.verdict import (
     Spoken,
     decide,
@@ -63,6 +63,7 @@ from tracediff.comparison.verdict import (
     launched,
     moved,
     odd_runs,
+    other_steps,
     phases_of,
     spoken_of,
     step_of,
@@ -286,7 +287,7 @@ def _decided(
     verdicts = judge_phases(measured)
     judged = judge(measured, moved(verdicts))
     gpu = gpu_change(measured) if same else None
-    steps = other_steps(sides, frame)
+    steps = other_steps(measured)
     verdict, facts = decide(measured, judged, verdicts, comparable=comparable, gpu=gpu, steps=steps)
     facts = replace(facts, same_work=same, rung=rung)
     spoken = spoken_of(measured, verdicts, facts)

@@ -115,26 +115,6 @@ def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
     return rows
 
 
-def other_steps(sides: Sequence[Side], frame: Frame) -> tuple[float, float] | None:
-    """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in a third more, or in a quarter fewer.
-
-    Results come in most steps of the side that has fewer, and in as many of the other.
-    """
-    steps, with_some, size = np.zeros((3, 2))
-    for side, run, _, part in parts_of(sides[:2]):
-        if run in (runs := frame.kept(side)):
-            results = np.flatnonzero((part.counted["name"] == "[memcpy DtoH]").to_numpy())
-            found = part.counts.filter(pl.col("what").is_in(results))
-            for of, value in (
-                (steps, len(part.periods)),
-                (with_some, found["period"].n_unique()),
-                (size, found["bytes"].sum()),
-            ):
-                of[side] += value / len(runs)
-    as_many = size.all() and np.ptp(size) <= LITTLE * size.max() and (with_some >= NEARLY * steps.min()).all()
-    return (float(steps[0]), float(steps[1])) if as_many and steps.min() <= NEARLY * steps.max() else None
-
-
 def _rank(row: StructureRow) -> tuple[int, bool, bool, float, str, str, str, str, str]:
     """Another attention or MoE kernel is another backend, which says as much as another data type.
 
@@ -562,7 +542,7 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
         if item.kind == "grid" and not item.shape.startswith(" x"):  # of which no grid was recorded
             shapes[item.name].append(at)
     shared = [every for every in shapes.values() if held.means[:, every].sum(axis=1).all()]
-    both = [at for every in shared for at in every if held.means[:, at].all()]
+    both = {at for every in shared for at in every if held.means[:, at].all()}
     total, of_both, launched = (
         held.means[:, list(rows)].sum(axis=1)
         for rows in (chain.from_iterable(shared), both, chain.from_iterable(shapes.values()))
@@ -573,7 +553,7 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     work = np.zeros(2)
     for every in shared:
         grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in every), strict=True)
-        if len(set(blocks)) == 1 and not set(every) <= set(both):
+        if len(set(blocks)) == 1 and not both.issuperset(every):
             work += held.means[:, every] @ [math.prod(map(float, grid.split(","))) for grid in grids]
     before, after = work.tolist()
     if abs(after - before) > SURELY * max(before, after):

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from tracediff.arrays import Floats
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.places import Judged, Judgement
+from tracediff.execution.sides import parts_of
 from tracediff.model import (
     Change,
     Delta,
@@ -208,6 +209,23 @@ def raw_change(measured: Measured) -> float:
     side, run, ns = (measured.frame.regular[name].to_numpy() for name in ("side", "run", "ns"))
     one, other = (float(ns[(side == at) & np.isin(run, measured.frame.kept(at))].mean()) for at in (0, 1))
     return (other - one) / one if one else 0.0
+
+
+def other_steps(measured: Measured) -> tuple[float, float] | None:
+    """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in a third more, or in a quarter fewer.
+
+    Results come in most steps of the side that has fewer, and in as many of the other.
+    """
+    per_run = np.zeros((3, 2))
+    for side, run, _, part in parts_of(measured.sides[:2]):
+        if run in (runs := measured.frame.kept(side)):
+            results = np.flatnonzero((part.counted["name"] == "[memcpy DtoH]").to_numpy())
+            found = part.counts.filter(pl.col("what").is_in(results))
+            counts = (len(part.periods), found["period"].n_unique(), found["bytes"].sum())
+            per_run[:, side] += np.array(counts) / len(runs)
+    steps, with_some, size = per_run
+    as_many = size.all() and np.ptp(size) <= LITTLE * size.max() and (with_some >= NEARLY * steps.min()).all()
+    return (float(steps[0]), float(steps[1])) if as_many and steps.min() <= NEARLY * steps.max() else None
 
 
 def recorded_steps(measured: Measured) -> tuple[float, float] | None:
