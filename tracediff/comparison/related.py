@@ -272,9 +272,8 @@ def _block_of(one: Candidate, every: Sequence[FindingPart], before: float, after
 
 def _launches(parts: Sequence[FindingPart]) -> tuple[float, float]:
     """Launches per step of each side."""
-    return sum(part.count_baseline or 0.0 for part in parts), sum(
-        part.count_candidate or 0.0 for part in parts
-    )
+    both = [(part.count_baseline or 0.0, part.count_candidate or 0.0) for part in parts]
+    return sum(before for before, _ in both), sum(after for _, after in both)
 
 
 def _gain(part: FindingPart) -> float:

@@ -54,10 +54,12 @@ def _doubts(result: Result) -> str:
     if result.verdict == "not_comparable" or result.verdict_facts.basis == "identical":
         return ""
     slugs, phase = {note.slug for note in result.warnings}, lead(result)
-    checks = result.comparability.checks
-    said = [one.message for one in checks if one.name == "programs" and one.status != "ok"]
-    if other := words.other_grids(result):
-        said.append(structure.sentence(other))
+    other, doubted = words.other_grids(result), words.doubted(result)
+    said = [
+        structure.sentence(other) if other and one.name == "work" else one.message
+        for one in result.comparability.checks
+        if one.status != "ok" and one.name in doubted
+    ]
     if "steps-do-not-repeat" in slugs and phase and not phase.repeated:
         said.append(say("none_repeats"))
     if words.process_left_out(result):
@@ -122,9 +124,8 @@ def advised(result: Result) -> str:
     if own and advised_of(own[0]) == "one_graph":
         calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
         own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
-    if own and not (
-        own[0].cause == "kernel_time" and words.other_grids(result)
-    ):  # which takes its own time then
+    # kernels of other work take another time
+    if own and (own[0].cause != "kernel_time" or not words.other_grids(result)):
         return own[0].next.rstrip(".")
     if result.verdict not in words.MOVED:
         for found in result.findings:
