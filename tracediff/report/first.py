@@ -247,10 +247,8 @@ def _as_they_ran(result: Result) -> str:
     """
     mix, facts, observed = result.mix, result.verdict_facts, result.observed
     change = mix.candidate_raw_ns - mix.baseline_raw_ns
-    if steps := facts.other_steps or facts.recorded_steps:
-        before, after = (
-            one * many for one, many in zip((mix.baseline_raw_ns, mix.candidate_raw_ns), steps, strict=True)
-        )
+    if (steps := facts.other_steps or facts.recorded_steps) and (every := words.all_steps(result)):
+        before, after = every
         # of what both were before, without a division: either may be 0
         apart = (after - before) * observed.baseline_ns - observed.delta_ns * before
         if not facts.other_steps and abs(apart) < LITTLE * before * observed.baseline_ns:

@@ -148,10 +148,23 @@ def other_grids(result: Result, phase: str | None = None) -> StructureRow | None
     return next((one for one in result.structure if (one.kind, one.phase) == ("workload", phase)), None)
 
 
+def all_steps(result: Result) -> tuple[float, float] | None:
+    """What all steps of a run took on each side, ns, where as much work takes, or the programs recorded, other numbers of them."""
+    mix, steps = result.mix, result.verdict_facts.other_steps or result.verdict_facts.recorded_steps
+    return (mix.baseline_raw_ns * steps[0], mix.candidate_raw_ns * steps[1]) if steps else None
+
+
+def _in_all(result: Result, of: Verdict) -> bool:
+    """Whether all steps together moved as a verdict says, where there are other numbers of them."""
+    before, after = all_steps(result) or (0, 0)
+    moved = after - before if of.endswith("regressed") else before - after
+    return moved >= LITTLE * before
+
+
 def verdict(result: Result, of: Verdict | None = None, phase: str | None = None) -> VerdictWords:
     """A verdict, that of the result unless given; of steps that may hold other work it is neither good nor bad."""
     of = of or result.verdict
-    if of in _OF_OTHER_WORK and other_grids(result, phase):
+    if of in _OF_OTHER_WORK and (other_grids(result, phase) or not _in_all(result, of)):
         return replace(VERDICTS[of], word=_OF_OTHER_WORK[of], tone="unsure")
     return VERDICTS[of]
 
