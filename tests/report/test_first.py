@@ -459,22 +459,31 @@ def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(known,
 @pytest.mark.parametrize(
     ("verdict", "after", "many", "word"),
     [
-        ("likely_improved", 400, 50.0, "Likely shorter steps"),  # 20 steps of 1,000 us, 50 of 400: as long in all
+        (
+            "likely_improved",
+            400,
+            50.0,
+            "Likely shorter steps",
+        ),  # 20 steps of 1,000 us, 50 of 400: as long in all
         ("likely_improved", 400, 40.0, "Likely faster"),  # 16 ms for 20
         ("likely_regressed", 1_100, 18.0, "Likely longer steps"),  # 19.8 ms
         ("regressed", 1_500, 15.0, "Slower"),  # 22.5 ms
         ("regressed", 1_450, 15.0, "Longer steps"),  # 21.75 ms, under a tenth more
     ],
 )
-def test_steps_are_longer_or_shorter_where_others_were_recorded_that_took_as_long_in_all(
+def test_steps_without_matching_are_longer_or_shorter_where_others_were_recorded_that_took_as_long_in_all(
     verdict, after, many, word
 ) -> None:
-    facts = m.VerdictFacts("phase", "generation", recorded_steps=(20.0, many))
+    """Of steps that launch the same work it is the time of a step: the program stopped after a time."""
+    unmatched = msgspec.structs.replace(GENERATION, repeated=False)
+    other = {"verdict_facts": m.VerdictFacts("phase", "generation", recorded_steps=(20.0, many))}
     mix = m.Mix(1_000.0, float(after), after - 1_000.0, 0.0)
-    one = result(verdict, seen(1_000, after, 8), verdict_facts=facts, mix=mix)
+    one = result(verdict, seen(1_000, after, 8), mix=mix, phases=[unmatched], **other)
     assert headline(one).what.startswith(f"{word} with pr: generation step")
-    alone = msgspec.structs.replace(one, verdict_facts=m.VerdictFacts("phase", "generation"))
-    assert "steps with pr" not in headline(alone).what
+    for alike in (
+        result(verdict, seen(1_000, after, 8), mix=mix, **more) for more in (other, {"phases": [unmatched]})
+    ):
+        assert "steps with pr" not in headline(alike).what
 
 
 def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:

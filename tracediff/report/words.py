@@ -154,17 +154,17 @@ def all_steps(result: Result) -> tuple[float, float] | None:
     return (mix.baseline_raw_ns * steps[0], mix.candidate_raw_ns * steps[1]) if steps else None
 
 
-def _in_all(result: Result, of: Verdict) -> bool:
-    """Whether all steps together moved as a verdict says, where there are other numbers of them."""
+def _as_long_in_all(result: Result, of: Verdict, phase: str) -> bool:
+    """Whether steps of a phase, of which hardly two launch the same work, moved as a verdict says, and all together did not, where there are others."""
     before, after = all_steps(result) or (0, 0)
     moved = after - before if of.endswith("regressed") else before - after
-    return moved >= LITTLE * before
+    return moved < LITTLE * before and any(one.phase == phase and not one.repeated for one in result.phases)
 
 
 def verdict(result: Result, of: Verdict | None = None, phase: str | None = None) -> VerdictWords:
     """A verdict, that of the result unless given; of steps that may hold other work it is neither good nor bad."""
-    of = of or result.verdict
-    if of in _OF_OTHER_WORK and (other_grids(result, phase) or not _in_all(result, of)):
+    of, phase = of or result.verdict, phase or result.observed.phase
+    if of in _OF_OTHER_WORK and (other_grids(result, phase) or _as_long_in_all(result, of, phase)):
         return replace(VERDICTS[of], word=_OF_OTHER_WORK[of], tone="unsure")
     return VERDICTS[of]
 
