@@ -183,11 +183,11 @@ def test_the_last_line_is_advice_whatever_the_verdict() -> None:
     doubted = msgspec.structs.replace(
         likely, warnings=[m.Note("host-speed-unknown", "...")], phases=[shorter]
     )
-    assert first.advice(doubted) == "Next: record 5 runs a side in turns (tracediff capture -n 5)."
+    assert first.advice(doubted) == "Next: record 5 runs per side in turns (tracediff capture -n 5)."
     wide = msgspec.structs.replace(
         likely, observed=seen(1_092, 1_000, 60, less)
     )  # of 92 us a repeat may show 32
-    assert first.advice(wide) == "Next: record 5 runs a side in turns (tracediff capture -n 5)."
+    assert first.advice(wide) == "Next: record 5 runs per side in turns (tracediff capture -n 5)."
     assert first.advice(result("regressed", seen(1_000, 1_092, 8))) == (
         "Next: look at the causes below, the first ones first."
     )
@@ -197,8 +197,8 @@ def test_more_runs_are_advised_where_noise_hides_the_answer() -> None:
     """What may be noise has no advice of its own; so many runs that nobody records them are no advice."""
     unsure = finding("host_work", 8.0, level="within_noise", **SCHEDULE)
     for advised, said in (
-        (12, "Next: record 12 runs a side in turns (tracediff capture -n 12)."),
-        (51, "Next: find out why runs of one side differ so much: 50 runs a side would be too few."),
+        (12, "Next: record 12 runs per side in turns (tracediff capture -n 12)."),
+        (51, "Next: find out why runs of one side differ so much: 50 runs per side would be too few."),
         (None, "Next: look at the causes below, the first ones first."),
     ):
         one = result("inconclusive", seen(1_000, 1_010, 30, unsure), unsure)
@@ -215,7 +215,7 @@ def test_what_is_sure_is_advised_where_the_step_is_not() -> None:
     assert first.advice(msgspec.structs.replace(one, step=step)) == "Next: find the call."
     for size, said in (
         (11, "use pinned memory"),
-        (9, "record 5 runs a side in turns (tracediff capture -n 5)"),
+        (9, "record 5 runs per side in turns (tracediff capture -n 5)"),
     ):  # 1 % of the step
         copied = finding("memcpy", size, rank=3, level="exact", next="use pinned memory.")
         one = result("inconclusive", seen(1_000, 1_200, 300, unsure), unsure, copied)
@@ -522,7 +522,11 @@ def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"), [(60.0, "find why these kernels are launched"), (40.0, "profile this kernel")]
+    ("other", "said"),
+    [
+        (60.0, "find why these kernels are launched"),
+        (40.0, "profile the kernel on both sides in Nsight Compute (tracediff capture --ncu '"),
+    ],
 )
 def test_kernels_in_other_shapes_have_advice_of_their_own(other: float, said: str) -> None:
     """Of 100 us more, so many are of kernels with another grid."""
@@ -760,7 +764,7 @@ def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
 def test_steps_that_may_hold_other_work_are_longer_and_not_slower() -> None:
     """Half as many blocks again in 9 % more time; what the kernels come with is not told beside it, and no kernel is to blame."""
     rows = [counted("workload", 1_200, 1_800), counted("grid", 8, 8, name="mlp", baseline_values=["8,1,1 x 64,1,1"], candidate_values=["12,1,1 x 64,1,1"])]  # fmt: skip
-    slower = finding("kernel_time", 80.0, next="profile this kernel.")
+    slower = finding("kernel_time", 80.0, next="profile the kernel.")
     work = m.Comparability(True, [m.Check("work", "warn", "generation 1,200", "generation 1,800")])
     one = result("regressed", seen(1_000, 1_092, 8, slower), slower, structure=rows, comparability=work)
     said = headline(one)
@@ -978,7 +982,7 @@ def test_communication_with_kernels_beside_it_says_so() -> None:
     [
         ({"runs": m.Pair(4, 5)}, ": 4 + 5 runs"),
         ({"runs": m.Pair(3, 5)}, ": 3 + 5 runs are too few to confirm the change"),
-        ({"runs": m.Pair(1, 5)}, " with the usual noise between runs, which 1 + 5 runs cannot measure"),
+        ({"runs": m.Pair(1, 5)}, ": 1 + 5 runs; how much runs differ is assumed, not measured"),
         ({"time_share": m.Shares(0.36, 0.9)}, ": 5 + 5 runs; only 36 % of the step time was compared"),
     ],
 )
@@ -1473,6 +1477,11 @@ def test_nulls_claim_nothing(name: str) -> None:
             "host_work",
             {"where": {"range": "outside any range, after wait"}},
             "profile the host code after wait",
+        ),
+        (  # as ncu calls it
+            "kernel_time",
+            {"where": {"kernels": m.Kernels(("ns::silu_kernel<4, 1>",))}},
+            "profile the kernel on both sides in Nsight Compute (tracediff capture --ncu 'silu_kernel')",
         ),
         ("launch_api", {"where": {"api": "cudaGraphLaunch"}}, "one call launches each graph already"),
         ("launch_api", {"where": {"api": "cudaLaunchKernel"}}, "count the launches per step: CUDA graphs"),

@@ -284,7 +284,7 @@ def test_causes_are_linked_where_the_page_is_known_and_the_waterfall_is_shown_wh
 
 
 def test_an_interval_of_single_runs_says_what_it_leaves_out() -> None:
-    reason = "A repeat would show -4.00 to +9.00 us (95 %) with the usual noise between runs, which 1 + 1 runs cannot measure."
+    reason = "A repeat would show -4.00 to +9.00 us (95 %): 1 + 1 runs; how much runs differ is assumed, not measured."
     assert f"\n\n{reason}\n\n" in render_markdown(
         msgspec.structs.replace(sample.minimal(), verdict_reason=reason)
     )

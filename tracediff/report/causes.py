@@ -90,7 +90,7 @@ CAUSES: dict[str, CauseWords] = {
                    "No launch row, or that kind of trace was not captured.",
                    "capture the CUDA API as well (nsys -t cuda, ProfilerActivity.CUDA) so that idle time finds its cause"),
         CauseWords("kernel_time", "kernel time", "kernel time",
-                   next="profile this kernel with Nsight Compute on both sides (ncu -k) and compare occupancy and traffic"),
+                   next="profile the kernel on both sides in Nsight Compute (tracediff capture --ncu '{regex}'), and compare occupancy and traffic"),
         CauseWords("kernel_fused", "kernels fused", "kernels fused",
                    next="check that the fused kernel does the same work; compare it in Nsight Compute with the sum of the others"),
         CauseWords("kernel_split", "kernel split", "kernel split",
@@ -115,7 +115,20 @@ def advice(finding: Finding) -> str:
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern
     name = _largest(finding).replace("\u2026", "*")
-    return CAUSES[finding.cause].next.format(place=place, call=call, name=name, holder=_holder(finding.where))
+    slots = {
+        "place": place,
+        "call": call,
+        "name": name,
+        "regex": _regex(name),
+        "holder": _holder(finding.where),
+    }
+    return CAUSES[finding.cause].next.format_map(slots)
+
+
+def _regex(name: str) -> str:
+    """What Nsight Compute finds a kernel by: its function without template arguments, of a long one both ends."""
+    function = name.partition("<")[0].rpartition("::")[2]
+    return shorten(function, NAME).replace("\u2026", "*").replace("*", ".*")
 
 
 def advised(finding: Finding) -> str:
