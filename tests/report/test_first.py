@@ -418,7 +418,7 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
     )
     few = phase("generation", delta(1_000.0, -50.0, 8.0), "improved", time_share=m.Shares(0.07, 0.06))
     assert headline(result("likely_improved", seen_, phases=[few], all_steps_ns=129_300.0)).what == (
-        f"{faster}; these steps are 7.0 % of all step time, all steps together +12.4 %)."
+        f"{faster}; these steps are 7.0 % of all step time; all steps together +12.4 %)."
     )
     # 200 of 1,000 us and 99 of 1,038.6 are 18.2 and 9.1 % of the means of both sides, 20.0 and 9.5 % of the baselines; and the way back
     more = headline(result("likely_regressed", seen(1_000, 1_200, 8), all_steps_ns=99_000.0)).what
@@ -430,30 +430,30 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("known", "more"),
+    ("known", "all_steps", "more"),
     [
-        ({"other_steps": (20.0, 80.0)}, "; all steps together +280 %, 20 -> 80 of them for the same results"),
-        (
-            {"other_steps": (20.0, 10.0)},
-            "; all steps together -52.5 %, 20 -> 10 of them for the same results",
-        ),
-        (
-            {"recorded_steps": (20.0, 10.0)},
-            "; all steps together -52.5 %, the programs recorded 20 -> 10 of them",
-        ),
-        ({"recorded_steps": (20.0, 21.0)}, ""),
-        ({}, ""),
+        ({"other_steps": (20.0, 80.0)}, "+280 %, 20 -> 80 of them for the same results", ""),
+        ({"other_steps": (20.0, 10.0)}, "", "; all steps together -52.5 %, 20 -> 10 of them for the same results"),
+        ({"recorded_steps": (20.0, 30.0)}, "+42.5 %, the programs recorded 20 -> 30 of them", ""),
+        ({"recorded_steps": (20.0, 10.0)}, "", "; all steps together -52.5 %, the programs recorded 20 -> 10 of them"),
+        ({"recorded_steps": (20.0, 21.0)}, "", ""),
+        ({}, "", ""),
     ],
-)
-def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(known, more) -> None:
-    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms; 10 of them are 9.5 ms; 21 are 19.95 ms, about what one changed by."""
+)  # fmt: skip
+def test_all_steps_together_are_told_where_as_much_work_takes_other_steps(known, all_steps, more) -> None:
+    """20 steps of 1,000 us, then 80 of 950 are 20 and 76 ms: they come first, as they went the other way; 10 of them are 9.5 ms; 30 are
+    28.5 ms; 21 are 19.95 ms, about what one changed by."""
     facts = m.VerdictFacts("scatter", "generation", **known)
     one = result(
         "inconclusive", seen(1_000, 950, 8), verdict_facts=facts, mix=m.Mix(1_000.0, 950.0, -50.0, 0.0)
     )
-    assert headline(one).what == f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
-    new = msgspec.structs.replace(one, observed=seen(0, 950, 8))
-    assert headline(new).what.startswith(f"Unclear with pr: generation step 0 -> 950 us (+950 us{more}")
+    first_of_all = f"all steps together {all_steps}, but " if all_steps else ""
+    assert headline(one).what == (
+        f"Unclear with pr: {first_of_all}generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
+    )
+    assert ("check that both sides were given the same work" in first.advice(one)) == bool(all_steps)
+    new = headline(msgspec.structs.replace(one, observed=seen(0, 950, 8))).what
+    assert "generation step 0 -> 950 us (+950 us" in new and (all_steps or more[2:]) in new
 
 
 @pytest.mark.parametrize(
@@ -491,14 +491,14 @@ def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:
     shares = [m.PhaseShare("step-of-752-launches", 0.019, 0.19), m.PhaseShare("step", 0.7, 0.69)]
     mixed = finding("batch_mix", 78.0, facts=m.FindingFacts(shares=shares))
     less = seen(1_000, 950, 8)
-    for by_launches, more in (
-        (True, "; all steps together +78.0 % as they ran, step-of-752-launches 1.9 % -> 19 % of steps"),
+    for by_launches, all_steps in (
+        (True, "all steps together +78.0 % as they ran (step of 752 launches 1.9 % -> 19 % of steps), but "),
         (False, ""),
     ):
         facts = m.VerdictFacts("phase", "generation", by_launches=by_launches)
         one = result("inconclusive", less, mixed, verdict_facts=facts, mix=m.Mix(100.0, 178.0, 78.0, 0.0))
         assert headline(one).what == (
-            f"Unclear with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %{more})."
+            f"Unclear with pr: {all_steps}generation step 1,000 -> 950 us (-50.0 us, -5.0 %)."
         )
 
 

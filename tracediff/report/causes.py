@@ -24,7 +24,7 @@ from tracediff.report.amounts import NAME, NAMED
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import PATTERNS, say
 from tracediff.report.names import counted as name_counts
-from tracediff.report.units import arrow, both_shares, counted, prose, size
+from tracediff.report.units import arrow, both_shares, counted, kind, prose, size
 from tracediff.stats.rules import MOSTLY
 from tracediff.trace.threads import OUTSIDE, UNNAMED, awaits, beside
 
@@ -315,7 +315,8 @@ def mix_shares(finding: Finding) -> list[str]:
     """The phases that are another part of the steps, those that changed most first."""
     largest = sorted(finding.facts.shares, key=lambda one: -abs(one.candidate - one.baseline))[:NAMED]
     return [
-        say("mix_share", phase=one.phase, shares=both_shares(one.baseline, one.candidate)) for one in largest
+        say("mix_share", phase=kind(one.phase), shares=both_shares(one.baseline, one.candidate))
+        for one in largest
     ]
 
 

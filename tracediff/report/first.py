@@ -134,7 +134,7 @@ def advised(result: Result) -> str:
             size = max([found.delta_ns, *grown])
             if counted and found.next and size >= SURELY * result.observed.baseline_ns:
                 return found.next.rstrip(".")
-    if words.other_work(result):
+    if words.other_work(result) or went_against(result):
         return say("next_work")
     runs = result.step.runs_advised
     if runs and (not _surely_faster(result) or _doubts(result)):
@@ -191,17 +191,19 @@ def what(result: Result) -> str:
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
     if result.step.ci_low_ns < 0 < result.step.ci_high_ns:
         every = say("within_noise", change=every)
-    as_ran = _as_they_ran(result)
+    as_ran, against = _as_they_ran(result), went_against(result)
     every = as_ran or every
-    if shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY:
+    little = shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY
+    if shares is not None and little:
         share = units.share(max(shares.baseline, shares.candidate))
-        change = say("little_time", change=change, share=share, all=every)
-    elif as_ran or (not _open(result) and _otherwise(result)):
+        change = say("little_time", change=change, share=share)
+    if not against and (little or as_ran or (not _open(result) and _otherwise(result))):
         change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         change = say("no_gpu_work", change=change)
     direction, title = words.verdict(result).word, _title(result, change)
-    return say("what", direction=direction, candidate=candidate, title=title, more=_more(result, step))
+    pattern, more = "what_against" if against else "what", _more(result, step)
+    return say(pattern, direction=direction, candidate=candidate, title=title, more=more, all=every)
 
 
 def _more(result: Result, step: str) -> str:
@@ -256,11 +258,25 @@ def _as_they_ran(result: Result) -> str:
         pattern = "for_same_results" if facts.other_steps else "as_recorded"
         counts = units.arrow(f"{one:,.0f}" for one in steps)
         return say(pattern, change=units.change(after - before, before), steps=counts)
-    against = change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * mix.baseline_raw_ns
-    if not result.verdict_facts.by_launches or not against:
+    if not facts.by_launches or not _opposite(result, mix.baseline_raw_ns, mix.candidate_raw_ns):
         return ""
+    said = units.change(change, mix.baseline_raw_ns)
     found = [share for one in result.findings for share in mix_shares(one)[:1]]
-    return ", ".join([say("as_they_ran", change=units.change(change, mix.baseline_raw_ns)), *found])
+    return say("as_they_ran_mixed" if found else "as_they_ran", change=said, share=", ".join(found))
+
+
+def _opposite(result: Result, before: float, after: float) -> bool:
+    """Whether all steps went the other way than the step of the first sentence, by a tenth or more."""
+    change = after - before
+    return change * result.observed.delta_ns < 0 and abs(change) >= LITTLE * before
+
+
+def went_against(result: Result) -> bool:
+    """Whether nothing is sure, and all steps as they ran went the other way: the sentence begins with them."""
+    mix = result.mix
+    every = words.all_steps(result) or (mix.baseline_raw_ns, mix.candidate_raw_ns)
+    unclear = result.verdict == "inconclusive" and bool(_as_they_ran(result))
+    return unclear and _opposite(result, *every)
 
 
 def one_capture(result: Result) -> bool:

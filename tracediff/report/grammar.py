@@ -10,6 +10,7 @@ from tracediff.model import Said
 PATTERNS: dict[str, str] = {
     # What: the change as measured.
     "what": "{direction} with {candidate}: {title}{more}.",
+    "what_against": "{direction} with {candidate}: all steps together {all}, but {title}{more}.",
     "more_rare": ": steps that are not typical changed most, the typical one {typical}",
     "more_regular": ": every {every} {step} of the {side} takes {stop} more",
     "more_stops": ": the {side} takes {stop} more in {count} of its {total} steps",
@@ -40,8 +41,9 @@ PATTERNS: dict[str, str] = {
     "beside_rank": "{change}: {cause} on rank {rank}, and others wait for it",
     "unsure": "measured, may be noise: {parts}",
     "within_noise": "{change}, within noise",
-    "little_time": "{change}; these steps are {share} of all step time, all steps together {all}",
+    "little_time": "{change}; these steps are {share} of all step time",
     "as_they_ran": "{change} as they ran",
+    "as_they_ran_mixed": "{change} as they ran ({share})",
     "for_same_results": "{change}, {steps} of them for the same results",
     "as_recorded": "{change}, the programs recorded {steps} of them",
     "all_otherwise": "{change}; all steps together {all}",

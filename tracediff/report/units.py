@@ -282,7 +282,12 @@ def step(phase: str, unit: str = "step") -> str:
     """Name a step of a phase: `generation step`, `step with topk` of a class; the unit alone where it is no step or labels tell no phases."""
     if unit != "step" or phase in ("", "step"):
         return unit
-    return phase.replace("-", " ") if phase.startswith("step-") else f"{phase} step"
+    return kind(phase) if phase.startswith("step-") else f"{phase} step"
+
+
+def kind(phase: str) -> str:
+    """Name a kind of steps in a sentence: `generation`, `step of 752 launches`."""
+    return phase.replace("-", " ") if phase.startswith("step-") else phase
 
 
 def a_step(phase: str) -> str:
