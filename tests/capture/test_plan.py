@@ -141,6 +141,6 @@ def test_what_cannot_be_is_refused(more: dict, slug: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", [b"repeats = ", b"\xff\xfe"])
 def test_a_file_that_is_no_toml(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_bytes(text)
-    for name in ("plan.toml", "none.toml"):
-        with pytest.raises(TracediffError, match="plan-unreadable"):
+    for name, slug in (("plan.toml", "plan-unreadable"), ("none.toml", "not-a-file")):
+        with pytest.raises(TracediffError, match=slug):
             read_plan(tmp_path / name)

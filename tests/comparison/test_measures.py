@@ -50,7 +50,7 @@ def test_measures_that_are_understood(text, measure):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "'' is not known"),
+        ("", "'' is no measure"),
         ("gilwait", "did you mean gil_wait"),
         ("graph", "'graph' is part of several names; did you mean graph_internal or graph_launches?"),
         ("generaton.p99", "'generaton' is no phase; did you mean generation"),

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.bundle import SIDES, RunKind, SideName
-from tracediff.formats.files import read_toml
+from tracediff.formats.files import missing, read_toml
 from tracediff.formats.reports import PARQUET_FIRST, Form
 
 
@@ -123,9 +123,7 @@ LLMAPI_LAUNCH = "trtllm-llmapi-launch"
 def preset(name: str) -> Preset:
     """The preset of that name. Raises `TracediffError`: plan-preset."""
     if name not in PRESETS:
-        raise TracediffError(
-            "plan-preset", f"there is no preset {name!r}", fix=f"one of {', '.join(PRESETS)}"
-        )
+        raise UsageError("plan-preset", f"there is no preset {name!r}", fix=f"one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
@@ -296,10 +294,12 @@ def _ordered(kind: RunKind, repeats: int, order: str, seed: int) -> list[tuple[S
 def read_plan(path: Path, **flags: Any) -> Plan:
     """Read a plan from TOML; flags of the command line that are given win.
 
-    Raises `TracediffError`: plan-unreadable, plan-invalid, plan-steps, plan-preset, plan-launcher.
+    Raises `TracediffError`: not-a-file, plan-unreadable, plan-invalid, plan-steps, plan-preset, plan-launcher.
     """
     try:
         data = read_toml(path)
+    except FileNotFoundError as error:
+        raise missing(path) from error
     except (OSError, ValueError) as error:
         raise TracediffError(
             "plan-unreadable", f"{path.name}: {error}", fix="see docs/record.md for a plan"

@@ -38,6 +38,7 @@ from tracediff.errors import TracediffError
 from tracediff.formats import columnar
 from tracediff.formats.bundle import Run, folder_of, read_manifest, write_manifest
 from tracediff.formats.database import identifier
+from tracediff.formats.files import missing
 from tracediff.formats.kineto import (
     MEMORY_EVENT,
     READ,
@@ -530,7 +531,7 @@ def scrub_trace(source: Path, target: Path, *, overwrite: bool = False) -> Scrub
     `TraceFile`. After an error nothing is left behind and `target` is as it was.
     """
     if not source.is_file():
-        raise TracediffError("not-a-file", f"{source}: there is no such file")
+        raise missing(source)
     with replaced(target, force=overwrite) as (_, done):
         digest, changed, left_out = Digest(), 0, 0
         behind = _said_behind(source)

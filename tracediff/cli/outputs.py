@@ -338,7 +338,7 @@ def read_saved(path: Path) -> Report:
     """Read what `--json` wrote. Raises `TracediffError`: not-a-file, not-a-result, result-version."""
     import msgspec
 
-    from tracediff.formats.files import MOST_RESULT, read_regular
+    from tracediff.formats.files import MOST_RESULT, missing, read_regular
 
     class Versioned(msgspec.Struct):
         format_version: int
@@ -346,6 +346,8 @@ def read_saved(path: Path) -> Report:
 
     try:
         data = read_regular(path, MOST_RESULT)
+    except FileNotFoundError as error:
+        raise missing(path) from error
     except OSError as error:
         raise TracediffError("not-a-file", f"{path}: {error.strerror}") from error
     try:

@@ -186,17 +186,18 @@ def _quantity(text: str, name: str) -> str:
         return SHORT[name]
     like = [one for one in names if name and name in one]
     near = like or get_close_matches(name.lower(), [*names, *SHORT], n=3)
-    raise _bad(
-        text, f"{name!r} is part of several names" if len(like) > 1 else f"{name!r} is not known", *near
-    )
+    several, whole = len(like) > 1, text == name
+    why = f"{name!r} is part of several names" if several else "" if whole else f"{name!r} is not known"
+    raise _bad(text, why, *near)
 
 
 def _bad(text: str, why: str, *near: str) -> TracediffError:
-    meant = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
+    meant = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
+    said = "; ".join(filter(None, (why, meant)))
     short = ", ".join(f"{one} = {key}" for one, key in SHORT.items())
     return UsageError(
         "bad-measure",
-        f"{text!r} is no measure: {why}{meant}",
+        f"{text!r} is no measure{': ' if why else '; ' if meant else ''}{said}",
         fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, step-with-KERNEL, kernel:NAME, PHASE.p50, PHASE.p90,"
         f" PHASE.p99, {', '.join(BENCHMARK)}, ttft.p99; counts: {', '.join(COUNTS)}; short: {short}",
     )

@@ -120,7 +120,7 @@ def resolve(word: str, other: Path | None = None) -> SideFiles:
         raise UsageError(
             "bundle-as-side",
             f"{path.name or path} is a capture bundle: it holds both sides",
-            fix=f"compare it alone, or name the runs of one side: '{path.name}/runs/*-candidate-*'",
+            fix=f"compare it alone, or name the runs of one side: '{path}/runs/*-candidate-*'",
         )
     if columnar.is_folder(path):
         _no_other_export(path)
@@ -304,7 +304,7 @@ def _no_bundle_inside(folder: Path, entries: Sequence[Path]) -> None:
         raise UsageError(
             "bundle-as-side",
             f"{folder.name or folder}: the runs of the capture bundle {bundle.name} are of both sides",
-            fix=f"compare the bundle alone (tracediff compare {bundle.name}), or name folders of one side's exports",
+            fix=f"compare the bundle alone (tracediff compare {bundle}), or name folders of one side's exports",
         )
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tracediff.errors import TracediffError
 from tracediff.formats.database import quoted
-from tracediff.formats.files import SQLITE
+from tracediff.formats.files import SQLITE, missing
 from tracediff.formats.untrusted import LOCKED, NOT_PLAIN, TOO_COSTLY, Examined, examine, open_export
 
 # table -> column -> DuckDB type of the NULL that stands for it where the schema lacks it
@@ -132,7 +132,7 @@ def inspect(path: Path, name: str | None = None) -> Schema:
     """
     name = name or path.name
     if not path.is_file():
-        raise TracediffError("not-a-file", f"{path}: there is no such file")
+        raise missing(path)
     check_header(path, name)
     found = examine(path, (*READ, *MARKS))
     if found.problem:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tracediff.errors import TracediffError, disk_full
 from tracediff.formats import columnar, kineto
 from tracediff.formats.bounds import bounded
-from tracediff.formats.files import SQLITE, broken, unpacked
+from tracediff.formats.files import SQLITE, broken, missing, unpacked
 from tracediff.formats.reports import PARQUET_FIRST, Form, export_report, refuse_no_report
 from tracediff.formats.schema import not_sqlite
 
@@ -56,7 +56,7 @@ def unpack(
         folder = copy.with_name(f"{copy.name}_pqtdir")
         return bounded(lambda: columnar.prepare(path, folder), path.name, columnar.size(path))
     if not path.is_file():
-        raise TracediffError("not-a-file", f"{path}: there is no such file")
+        raise missing(path)
     refuse_pointer(path)
     if path.suffix == ".nsys-rep":
         refuse_no_report(path)

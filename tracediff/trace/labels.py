@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tracediff.arrays import Bools, Hashes, Ints
-from tracediff.errors import TracediffError
+from tracediff.errors import UsageError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import sql
 from tracediff.trace.periods import STRUCTURED, cycle, segments
@@ -154,13 +154,13 @@ def from_regex(text: str) -> StepLabels:
     Raises `TracediffError`: bad-step-regex.
     """
     if not text:
-        raise TracediffError("bad-step-regex", "--step-regex is empty: every range would be a step", fix=RE2)
+        raise UsageError("bad-step-regex", "--step-regex is empty: every range would be a step", fix=RE2)
     try:
         compiled = re.compile(text)
     except re.error as error:
-        raise TracediffError("bad-step-regex", f"--step-regex {text!r}: {error}", fix=RE2) from error
+        raise UsageError("bad-step-regex", f"--step-regex {text!r}: {error}", fix=RE2) from error
     if all(compiled.search(name) for name in _UNLIKE):
-        raise TracediffError(
+        raise UsageError(
             "bad-step-regex",
             f"--step-regex {text!r} matches any name: every range would be a step, ranges inside others too",
             fix=RE2,

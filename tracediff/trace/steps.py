@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.model import Note
@@ -179,9 +179,7 @@ def _label(capture: Capture, source: StepLabels) -> int:
         )  # fmt: skip
     except duckdb.InvalidInputException as error:
         # RE2 has no look-around and no back-references; only a user's own pattern can hold them
-        raise TracediffError(
-            "bad-step-regex", f"--step-regex {source.pattern!r}: {error}", fix=RE2
-        ) from error
+        raise UsageError("bad-step-regex", f"--step-regex {source.pattern!r}: {error}", fix=RE2) from error
     row = capture.db.execute(sql("trace/step_most")).fetchone()
     assert row is not None
     return int(row[0])

@@ -361,10 +361,12 @@ def test_too_large_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_unreadable(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.json", tmp_path, Path("a\0b")):
+    for path, slug in ((tmp_path / "none.json", "not-a-file"), (tmp_path, "kpi-unreadable")):
         with pytest.raises(TracediffError) as error:
             read(path)
-        assert error.value.slug == "kpi-unreadable"
+        assert error.value.slug == slug
+    with pytest.raises(TracediffError):
+        read(Path("a\0b"))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from tracediff.errors import TracediffError
+from tracediff.formats.files import missing
 from tracediff.model import Note
 
 Kind = Literal[
@@ -97,12 +98,13 @@ _JSON_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"')
 def read(path: Path) -> KpiReport:
     """Return the report in a file.
 
-    Raises `TracediffError`: kpi-unreadable (no such file, no permission, too large), kpi-unknown-format.
+    Raises `TracediffError`: not-a-file, kpi-unreadable (no permission, too large), kpi-unknown-format.
     """
     try:
         if not path.is_file():
-            what = "is not a file" if path.exists() else "there is no such file"
-            raise TracediffError("kpi-unreadable", f"{path}: {what}")
+            if not path.exists():
+                raise missing(path)
+            raise TracediffError("kpi-unreadable", f"{path} is no file", fix="name the report itself")
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ast warns of odd escapes in lines that are not Python
             report = _read(file, path)
