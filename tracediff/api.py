@@ -12,6 +12,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 
@@ -92,8 +93,13 @@ class Comparison(_Tables):
         return self.result.verdict
 
     @property
+    def sentence(self) -> str:
+        """What changed: direction, step, before and after, change; the first line of every report."""
+        return self.result.headline.what or self.result.headline.text
+
+    @property
     def verdict_reason(self) -> str:
-        """The verdict in a sentence or two, with its figures."""
+        """What a repeat would show, and what most limits belief in it."""
         return self.result.verdict_reason
 
     @property
@@ -114,7 +120,7 @@ class Comparison(_Tables):
         return render_markdown(self.result, top=top)
 
     def __repr__(self) -> str:
-        return f"<Comparison: {self.verdict}; {_visible(self.verdict_reason)}>"
+        return f"<Comparison: {_visible(self.sentence)}>"
 
     def _repr_html_(self) -> str:
         from tracediff.report.notebook import comparison_html
@@ -282,7 +288,7 @@ class Captures:
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         if reference.table(name) is None or name != name.lower():
-            raise AttributeError(f"there is no table {name}")
+            raise AttributeError(_no_such_table(name, self.tables).message)
         return self.table(name)
 
     def __dir__(self) -> list[str]:
@@ -374,6 +380,6 @@ def _visible(text: str) -> str:
 
 
 def _no_such_table(name: str, there: Sequence[str]) -> TracediffError:
-    return TracediffError(
-        "no-such-table", f"there is no table {_visible(name)}", fix=f"tables: {', '.join(there)}"
-    )
+    near = "".join(f"; did you mean {one}?" for one in get_close_matches(name, there, 1))
+    said = f"there is no table {_visible(name)}{near}"
+    return TracediffError("no-such-table", said, fix=f"tables: {', '.join(there)}")
