@@ -142,10 +142,10 @@ def _without(finding: Finding) -> Iterator[str]:
             continue
         *most, last = map(str, projected.causes or [finding.rank])
         what = f"causes {', '.join(most)} and {last} together" if most else "it"
-        write = units.prose([projected.step_ns, projected.without_ns, projected.high_ns])
+        write = units.both(projected.step_ns, projected.without_ns)
         now, then = write.size(projected.step_ns), write.size(projected.without_ns)
         step = words.per_step(finding.where.phase or "", finding.part)
-        ends = {"low": write.size(projected.low_ns), "high": write.size(projected.high_ns)}
+        ends = {"low": write.number(projected.low_ns), "high": write.size(projected.high_ns)}
         pattern = "replayed_same" if now == then else "replayed"
         yield say(pattern, what=what, now=now, then=then, step=step, **ends)
     alone = finding.without

@@ -38,11 +38,11 @@ def _words(edit: WhatIfEdit) -> list[str]:
 def headline(found: WhatIf) -> list[str]:
     """The first sentence: of the phase with the most time."""
     phase = found.phases[0]
-    write = units.prose([phase.before_ns, phase.after_ns, phase.high_ns])
+    write = units.both(phase.before_ns, phase.after_ns)
     now, then = write.size(phase.before_ns), write.size(phase.after_ns)
     said: list[str] = [
         f"A{units.a_step(phase.phase)[1:]} would take ", Strong(then), ", as now" if now == then else f" instead of {now}",
-        f" (range {write.size(phase.low_ns)} to {write.size(phase.high_ns)}), ",
+        f" (range {write.number(phase.low_ns)} to {write.size(phase.high_ns)}), ",
     ]  # fmt: skip
     for number, edit in enumerate(found.edits):
         said += [" and " if number else "", *_words(edit)]
