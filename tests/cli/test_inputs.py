@@ -89,7 +89,7 @@ def test_a_tiny_trace_by_hand(tmp_path):
     assert found["Python's GIL"]["flag"] == "-t python-gil"
     assert answers(one)["time per step, closed accounting"]["yes"]
     assert answers(one)["waiting for the GIL"] == {
-        "question": "waiting for the GIL", "yes": False, "reason": "no Python's GIL: -t python-gil",
+        "question": "waiting for the GIL", "yes": False, "reason": "no Python's GIL, which -t python-gil records",
     }  # fmt: skip
     assert one["next"].startswith(f"tracediff show {tmp_path}/run.sqlite; tracediff compare ")
     assert "next: tracediff show" in text

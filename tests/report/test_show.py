@@ -95,7 +95,7 @@ def test_the_terminal(width: int) -> None:
     lines = text.splitlines()
     mean = report.step.mean_ns / US
     assert " ".join(lines[:3]).startswith(f"{report.sentence[:100]}")
-    assert report.sentence.startswith(f"tp2_strag_1: a step takes {mean / 1000:.2f} ms in the mean, ")
+    assert report.sentence.startswith(f"tp2_strag_1: a step takes {mean:,.0f} us in the mean, ")
     assert f"The GPU is idle for {report.step.idle_ns / US:.0f} us of the mean" in report.sentence
     assert f"from host work in [Executor] _forward_step ({report.idle[0].ns / US:.0f} us)." in report.sentence
     step = next(line for line in lines if line.startswith("  step "))

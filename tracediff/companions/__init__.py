@@ -51,8 +51,9 @@ def _benchmark_facts(path: Path) -> tuple[list[str], str]:
     from tracediff.companions.bench.read import read
 
     report = read(path)
-    figures, iterations = counted(len(report.metrics), "figure"), counted(len(report.iterations), "iteration")
-    return [f"format: {report.kind}", f"{figures}, {iterations}"], ""
+    figures, iterations = counted(len(report.metrics), "figure"), len(report.iterations)
+    each = f", {counted(iterations, 'iteration')}" if iterations else ""
+    return [f"format: {report.kind}", figures + each], ""
 
 
 def _are_latencies(path: Path, head: bytes) -> bool:

@@ -131,7 +131,7 @@ def report_version(head: bytes) -> str:
 
 def counted(number: int, what: str) -> str:
     """A number of things in words: `1 run`, `2 runs`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def refuse_other(

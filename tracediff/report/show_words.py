@@ -79,14 +79,14 @@ def _sentence(report: Show) -> str:
     step = report.step
     length, whole = _length(report)
     cause = report.idle[0] if report.idle else None
-    prose = units.prose([step.idle_ns])
+    prose = units.both(step.mean_ns, step.idle_ns)  # one unit with its length
     most = {"cause": idle_named(cause), "most": prose.size(cause.ns)} if cause else {}
     if not captured(report, "kernels"):
         return say("show_host_most" if cause else "show_host", length=length, **most)
     kernel = next((row.baseline for row in report.kernels if row.baseline), None)
     if kernel and step.idle_ns < LITTLE * step.mean_ns:
         share = units.share(1 - step.idle_ns / step.mean_ns)
-        size = units.spoken(kernel.ns_per_step)
+        size = prose.size(kernel.ns_per_step)
         return say(
             "show_busy",
             length=length,
@@ -102,7 +102,7 @@ def _sentence(report: Show) -> str:
 def _length(report: Show) -> tuple[str, str]:
     """How long a step is, and what that is called after it."""
     step, label = report.step, report.input.label
-    prose = units.prose([step.mean_ns])
+    prose = units.both(step.mean_ns, step.idle_ns)
     size = prose.size(step.mean_ns)
     apart = step.median_ns and abs(step.mean_ns - step.median_ns) > LITTLE * step.median_ns
     if any(run.step_source == "whole-capture" for run in report.input.runs):
@@ -346,9 +346,11 @@ def advised(one: Advice) -> str:
 
 
 def _replayed(one: Advice) -> dict[str, str]:
-    whole, write = one.before_ns or 0.0, units.prose([one.before_ns])
+    whole = one.before_ns or 0.0
+    write = units.both(whole, one.after_ns or 0.0)
     gained = whole - (one.after_ns or 0.0)
-    sizes = {name: write.size(getattr(one, f"{name}_ns") or 0.0) for name in ("after", "low", "high")}
+    sizes = {name: write.size(getattr(one, f"{name}_ns") or 0.0) for name in ("after", "high")}
+    sizes["low"] = write.number(one.low_ns or 0.0)
     gain = units.spoken(gained)
     return {
         "step": units.step(one.phase), "count": units.count(one.count_per_step),

@@ -254,7 +254,7 @@ def _traces(seen: Seen, launches: int) -> dict[str, Trace]:
     found = {}
     for name, (unit, flag) in _TRACES.items():
         number = counts[name] if name in counts else seen.any_rows(name)
-        how = _TORCH_FLAGS.get(name, "nsys: torch.profiler does not record it") if seen.torch else flag
+        how = _TORCH_FLAGS.get(name, "nsys") if seen.torch else flag
         if number or (counts["kernels"] and (flag == _CUDA or (name == _INSIDE and not launches))):
             how = ""  # it was recorded, and none ran
         shown = "ranges" if seen.torch and name == "NVTX ranges" else name
@@ -267,8 +267,9 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     has = {name: one.captured for name, one in traces.items()}
 
     def needs(question: str, *kinds: str, reason: str) -> Answer:
-        missing = [f"no {traces[name].name}: {traces[name].flag}" for name in kinds if not has[name]]
-        return Answer(question, not missing, "; ".join(missing) or reason)
+        missing = [traces[name] for name in kinds if not has[name]]
+        said = [f"no {one.name}" + f", which {one.flag} records" * bool(one.flag) for one in missing]
+        return Answer(question, not missing, "; ".join(said) or reason)
 
     labelled = (
         f"{steps.labels} step labels ({steps.rule})" if steps
