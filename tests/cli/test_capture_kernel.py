@@ -26,7 +26,7 @@ def test_one_launch_of_a_kernel_is_profiled_on_both_sides_and_compared(
         assert program == ["program", side]
     assert not stand_ins.calls("nsys")
     code, out, _ = run("compare", "one/baseline.ncu-rep", "one/candidate.ncu-rep")
-    assert code == 0 and "global loads 16 -> 128 bit a thread" in " ".join(out.split())
+    assert code == 0 and "global loads 16 -> 128 bit per thread" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

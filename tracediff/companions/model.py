@@ -89,7 +89,7 @@ class NcuKernel(msgspec.Struct, frozen=True):
     bound: Literal["compute", "memory", "compute_and_memory", "latency"] | None = None
     # registers | shared_mem | warps | blocks | barriers; empty: at the hardware's most
     limited_by: list[str] = []
-    stalls: dict[str, float] = {}  # warp state -> cycles an issued instruction
+    stalls: dict[str, float] = {}  # warp state -> cycles per issued instruction
     summed: bool = False  # the sums of several kernels
 
 

@@ -23,7 +23,7 @@ def test_the_sentence():
     assert (row.match, row.change, row.delta_ns) == ("name", "faster", -30_000)
     assert row.sentence == (
         "4.0 x faster (40.0 -> 10.0 us): occupancy 12 -> 74 %: grid 132 -> 1,056 blocks; "
-        "long-scoreboard stalls 2.5 x less (15.0 -> 6.0 cycles an instruction)"
+        "long-scoreboard stalls 2.5 x less (15.0 -> 6.0 cycles per instruction)"
     )
     assert [(reason.rule, reason.kind) for reason in row.reasons] == [
         ("occupancy", "cause"),
@@ -143,7 +143,7 @@ def test_without_the_bytes_nothing_is_claimed_that_counts_could_turn_round():
     (row,) = compare_ncu(*_gemms(2, 90, 169, moved=None)).rows
     assert row.change == "no_clear_change" and row.reasons == []
     assert row.sentence.startswith(
-        "90.0 -> 169 us a launch, 4 launches against 2: whether one does the work of 2 was not collected"
+        "90.0 -> 169 us per launch, 4 launches against 2: whether one does the work of 2 was not collected"
     )
     (row,) = compare_ncu(*_gemms(2, 90, 200, moved=None)).rows  # longer than both together
     assert row.change == "slower"
@@ -166,7 +166,7 @@ def test_other_numbers_of_launches_are_said():
 def test_added_removed_and_without_a_duration():
     rows = compare_ncu(profile(launch("rms_norm_kernel"), launch()), profile(launch(duration_ns=None))).rows
     assert [(row.match, row.change) for row in rows] == [("exact", "not_collected"), ("removed", "removed")]
-    assert rows[1].sentence == "only in the baseline: 40.0 us a launch"
+    assert rows[1].sentence == "only in the baseline: 40.0 us per launch"
 
 
 def test_clear_changes_come_first_the_largest_of_all_on_top():

@@ -75,14 +75,14 @@ def test_the_vectorised_loads_of_a_new_grid_are_named_too(run):
     row = compared(run, "quant_scalar132", "quant_vec1056")
     assert [row[side]["values"]["load_bits"] for side in ("baseline", "candidate")] == [16, 128]
     assert row["sentence"].startswith(
-        "5.9 x faster (276 -> 46.8 us): occupancy 12 -> 86 %: grid 132 -> 1,056 blocks; global loads 16 -> 128 bit a thread"
+        "5.9 x faster (276 -> 46.8 us): occupancy 12 -> 86 %: grid 132 -> 1,056 blocks; global loads 16 -> 128 bit per thread"
     )
 
 
 PLANTED = {
-    "scale_half": ("access-width", "global loads 16 -> 32 bit a thread"),
+    "scale_half": ("access-width", "global loads 16 -> 32 bit per thread"),
     "spin": ("waves", "waves 2 -> 1: the last of 2 was 0.4 % full"),  # 264 blocks at once, one is left
-    "diverge": ("divergence", "divergence: 16.0 -> 32.0 of 32 threads active an instruction"),
+    "diverge": ("divergence", "divergence: 16.0 -> 32.0 of 32 threads active per instruction"),
     "count": ("atomics", "atomics on global memory 524 -> 8.45 k"),  # 2^24 / 32 warps; 1,056 x 8 warps
     "gelu": ("special-functions", "special functions (XU pipe) 98 -> 0 % of the peak"),
 }

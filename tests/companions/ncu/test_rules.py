@@ -53,11 +53,11 @@ def test_occupancy_by_the_grid():
                    stalls={**STALLS, "long_scoreboard": 6.0})  # fmt: skip
     assert fired(kernel(), after) == {
         "occupancy": "occupancy 12 -> 74 %: grid 132 -> 1,056 blocks",
-        "stall": "long-scoreboard stalls 2.5 x less (15.0 -> 6.0 cycles an instruction)",
+        "stall": "long-scoreboard stalls 2.5 x less (15.0 -> 6.0 cycles per instruction)",
     }
     back = fired(after, kernel())
     assert back["occupancy"] == "occupancy 74 -> 12 %: grid 1,056 -> 132 blocks"
-    assert back["stall"] == "long-scoreboard stalls 2.5 x more (6.0 -> 15.0 cycles an instruction)"
+    assert back["stall"] == "long-scoreboard stalls 2.5 x more (6.0 -> 15.0 cycles per instruction)"
 
 
 def test_occupancy_by_registers_and_by_shared_memory():
@@ -67,7 +67,7 @@ def test_occupancy_by_registers_and_by_shared_memory():
            "registers_per_thread": 64.0, "duration_ns": 20_000.0}  # fmt: skip
     assert (
         fired(kernel(**many), kernel(**few))["occupancy"]
-        == "occupancy 24 -> 47 %: registers a thread 128 -> 64"
+        == "occupancy 24 -> 47 %: registers per thread 128 -> 64"
     )
     much = {
         **many,
@@ -85,7 +85,7 @@ def test_occupancy_by_registers_and_by_shared_memory():
     }
     assert (
         fired(kernel(**much), kernel(**less))["occupancy"]
-        == "occupancy 24 -> 47 %: shared memory a block 98.0 -> 50.0 kB"
+        == "occupancy 24 -> 47 %: shared memory per block 98.0 -> 50.0 kB"
     )
 
 
@@ -126,7 +126,7 @@ def test_waves_divergence_atomics_and_special_functions():
     busy = {"duration_ns": 20_000.0, "cycles": 30_000.0}
     cases = {
         "waves": ({**grid, "grid_blocks": 265.0}, {"grid_blocks": 264.0}, "waves 2 -> 1: the last of 2 was 0.4 % full"),
-        "divergence": ({"threads_per_instruction": 12.0}, {"threads_per_instruction": 30.0}, "divergence: 12.0 -> 30.0 of 32 threads active an instruction"),
+        "divergence": ({"threads_per_instruction": 12.0}, {"threads_per_instruction": 30.0}, "divergence: 12.0 -> 30.0 of 32 threads active per instruction"),
         "atomics": ({"global_atomics": 2e5}, {"global_atomics": 0.0}, "atomics on global memory 200 k -> 0"),
         "special-functions": ({"xu_pct": 90.0}, {"xu_pct": 20.0}, "special functions (XU pipe) 90 -> 20 % of the peak"),
     }  # fmt: skip
@@ -171,7 +171,7 @@ def test_spills_bank_conflicts_coalescing_and_width():
         "local-memory": "local-memory instructions 300 k -> 0",
         "bank-conflicts": "bank conflicts 80 -> 5.0 % of shared-memory wavefronts",
         "coalescing": "loads use 4 -> 32 of 32 bytes a sector",
-        "access-width": "global loads 16 -> 128 bit a thread",
+        "access-width": "global loads 16 -> 128 bit per thread",
     }
 
 
@@ -197,7 +197,7 @@ def test_no_reason_without_counters_and_for_the_same_duration():
 def test_factors_multiply_to_the_ratio_of_durations():
     after = kernel(duration_ns=10_000.0, cycles=12_000.0, instructions=5e5)
     found = factors(kernel(), after)
-    # instructions 1e6 -> 5e5; cycles an instruction 0.06 -> 0.024; clock 1.5 -> 1.2 GHz, which makes it longer
+    # instructions 1e6 -> 5e5; cycles per instruction 0.06 -> 0.024; clock 1.5 -> 1.2 GHz, which makes it longer
     assert found == pytest.approx({"instructions": 0.5, "cycles_per_instruction": 0.4, "clock": 1.25})
     assert math.prod(found.values()) == pytest.approx(10_000 / 40_000)
     assert factors(kernel(cycles=None), after) == {}

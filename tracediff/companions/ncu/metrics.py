@@ -120,30 +120,30 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
     ),
     "Launch and occupancy": (
         Metric("grid_blocks", "blocks in the grid", "count", _LAUNCH, _first("launch__grid_size")),
-        Metric("block_threads", "threads a block", "count", _LAUNCH, _first("launch__block_size")),
-        Metric("waves_per_sm", "waves an SM", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
+        Metric("block_threads", "threads per block", "count", _LAUNCH, _first("launch__block_size")),
+        Metric("waves_per_sm", "waves per SM", "", _LAUNCH, _first("launch__waves_per_multiprocessor")),
         Metric("cluster_blocks", "blocks in a cluster", "count", _LAUNCH, _first("launch__cluster_size")),
         Metric("sms", "SMs", "count", _LAUNCH, _first("launch__sm_count", "device__attribute_multiprocessor_count")),
         Metric("theoretical_occupancy_pct", "theoretical occupancy", "%", _OCC, _first("sm__maximum_warps_per_active_cycle_pct")),
         Metric("achieved_occupancy_pct", "achieved occupancy", "%", _OCC, _first("sm__warps_active.avg.pct_of_peak_sustained_active")),
-        Metric("registers_per_thread", "registers a thread", "count", _LAUNCH, _first("launch__registers_per_thread")),
-        Metric("shared_static_bytes", "shared memory a block, static", "byte", _LAUNCH, _first("launch__shared_mem_per_block_static")),
-        Metric("shared_dynamic_bytes", "shared memory a block, dynamic", "byte", _LAUNCH, _first("launch__shared_mem_per_block_dynamic")),
-        Metric("limit_registers", "blocks an SM, by registers", "count", _OCC, _first("launch__occupancy_limit_registers")),
-        Metric("limit_shared_mem", "blocks an SM, by shared memory", "count", _OCC, _first("launch__occupancy_limit_shared_mem")),
-        Metric("limit_warps", "blocks an SM, by warps", "count", _OCC, _first("launch__occupancy_limit_warps")),
-        Metric("limit_blocks", "blocks an SM, by blocks", "count", _OCC, _first("launch__occupancy_limit_blocks")),
-        Metric("limit_barriers", "blocks an SM, by barriers", "count", _OCC, _first("launch__occupancy_limit_barriers")),
+        Metric("registers_per_thread", "registers per thread", "count", _LAUNCH, _first("launch__registers_per_thread")),
+        Metric("shared_static_bytes", "shared memory per block, static", "byte", _LAUNCH, _first("launch__shared_mem_per_block_static")),
+        Metric("shared_dynamic_bytes", "shared memory per block, dynamic", "byte", _LAUNCH, _first("launch__shared_mem_per_block_dynamic")),
+        Metric("limit_registers", "blocks per SM, by registers", "count", _OCC, _first("launch__occupancy_limit_registers")),
+        Metric("limit_shared_mem", "blocks per SM, by shared memory", "count", _OCC, _first("launch__occupancy_limit_shared_mem")),
+        Metric("limit_warps", "blocks per SM, by warps", "count", _OCC, _first("launch__occupancy_limit_warps")),
+        Metric("limit_blocks", "blocks per SM, by blocks", "count", _OCC, _first("launch__occupancy_limit_blocks")),
+        Metric("limit_barriers", "blocks per SM, by barriers", "count", _OCC, _first("launch__occupancy_limit_barriers")),
     ),
     "Schedulers": (
-        Metric("active_warps", "active warps a scheduler", "count", _SCHED, _first("smsp__warps_active.avg.per_cycle_active")),
-        Metric("eligible_warps", "eligible warps a scheduler", "count", _SCHED, _first("smsp__warps_eligible.avg.per_cycle_active")),
+        Metric("active_warps", "active warps per scheduler", "count", _SCHED, _first("smsp__warps_active.avg.per_cycle_active")),
+        Metric("eligible_warps", "eligible warps per scheduler", "count", _SCHED, _first("smsp__warps_eligible.avg.per_cycle_active")),
         # The CSV writes the percentage with more digits than the ratio.
-        Metric("issued_per_cycle", "instructions issued a scheduler and cycle", "", _SCHED, (
+        Metric("issued_per_cycle", "instructions issued per scheduler and cycle", "", _SCHED, (
             _sum("smsp__issue_active.avg.pct_of_peak_sustained_active", times=0.01),
             *_first("smsp__issue_active.avg.per_cycle_active"))),
-        Metric("warp_cycles_per_issue", "warp cycles an issued instruction", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
-        Metric("threads_per_instruction", "active threads an instruction", "count", _WARP, _first(_THREADS)),
+        Metric("warp_cycles_per_issue", "warp cycles per issued instruction", "count", _WARP, _first("smsp__average_warp_latency_per_inst_issued.ratio")),
+        Metric("threads_per_instruction", "active threads per instruction", "count", _WARP, _first(_THREADS)),
     ),
     "Memory": (
         Metric("dram_read_bytes", "DRAM read", "byte", _TABLES, _first("dram__bytes_read.sum"), additive=True),
@@ -155,11 +155,11 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
                (_sum(f"{_L1}global_op_ld.sum", f"{_L1}global_op_st.sum", times=SECTOR_BYTES,
                      optional=(f"{_L1}local_op_ld.sum", f"{_L1}local_op_st.sum")),), additive=True),
         Metric("l1_hit_pct", "L1 hit rate", "%", _MEM, _first("l1tex__t_sector_hit_rate.pct")),
-        Metric("load_sectors_per_request", "sectors a global load request", "", _TABLES, _requests("ld")),
-        Metric("store_sectors_per_request", "sectors a global store request", "", _TABLES, _requests("st")),
-        Metric("load_bytes_per_sector", "bytes used a sector, global loads", "", _TABLES, _first(_BPS.format("ld"))),
-        Metric("store_bytes_per_sector", "bytes used a sector, global stores", "", _TABLES, _first(_BPS.format("st"))),
-        Metric("load_bits", "bits a thread, global loads", "count", _TABLES, (_load_bits(),)),
+        Metric("load_sectors_per_request", "sectors per global load request", "", _TABLES, _requests("ld")),
+        Metric("store_sectors_per_request", "sectors per global store request", "", _TABLES, _requests("st")),
+        Metric("load_bytes_per_sector", "bytes used per sector, global loads", "", _TABLES, _first(_BPS.format("ld"))),
+        Metric("store_bytes_per_sector", "bytes used per sector, global stores", "", _TABLES, _first(_BPS.format("st"))),
+        Metric("load_bits", "bits per thread, global loads", "count", _TABLES, (_load_bits(),)),
         Metric("global_atomics", "atomics on global memory", "count", _TABLES,
                (_sum(*(f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum" for op in ("atom", "red"))),), additive=True),
         Metric("sector_efficiency_pct", "global sectors needed of those moved", "%", _SOURCE,
@@ -207,7 +207,7 @@ def values(raw: Raw) -> dict[str, float]:
 
 
 def stalls(raw: Raw) -> dict[str, float]:
-    """Warp state -> cycles an issued instruction; `selected` is the issue itself and no stall."""
+    """Warp state -> cycles per issued instruction; `selected` is the issue itself and no stall."""
     cut = len(STALL_PREFIX), -len(STALL_SUFFIX)
     return {
         name[cut[0] : cut[1]]: value
@@ -217,7 +217,7 @@ def stalls(raw: Raw) -> dict[str, float]:
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """One profiled launch. `values`: by key of `METRICS`; `stalls`: cycles an issued instruction by warp state."""
+    """One profiled launch. `values`: by key of `METRICS`; `stalls`: cycles per issued instruction by warp state."""
 
     name: str
     grid: str  # 'x,y,z', '' where it is not in the file

@@ -65,9 +65,9 @@ def limits(values: Values) -> list[str]:
 
 _CAUSES, _EFFECTS = 2, 1  # the most of each that a sentence takes
 _LIMIT_WORDS = {
-    "registers": ("registers a thread", "registers_per_thread"),
-    "shared_mem": ("shared memory a block", ""),
-    "warps": ("threads a block", "block_threads"),
+    "registers": ("registers per thread", "registers_per_thread"),
+    "shared_mem": ("shared memory per block", ""),
+    "warps": ("threads per block", "block_threads"),
 }
 _STALL_WORDS = {"imc_miss": "constant-cache-miss", "lg_throttle": "LG-throttle", "mio_throttle": "MIO-throttle",
                 "tex_throttle": "TEX-throttle", "gmma": "GMMA"}  # fmt: skip
@@ -210,7 +210,9 @@ def _divergence(change: Change) -> _Fired | None:
     if pair is None or share < EXPLAINS or max(pair) < RATIO * min(pair):
         return None
     return _fired(
-        share, "divergence", f"divergence: {pair[0]:.1f} -> {pair[1]:.1f} of 32 threads active an instruction"
+        share,
+        "divergence",
+        f"divergence: {pair[0]:.1f} -> {pair[1]:.1f} of 32 threads active per instruction",
     )
 
 
@@ -248,7 +250,7 @@ def _loads(change: Change) -> _Fired | None:
     wider, fewer = bits[1] / bits[0], loads[0] / loads[1]
     if min(max(one, 1 / one) for one in (wider, fewer)) < 1.5 or (wider > 1) != (fewer > 1):
         return None
-    return _fired(0.75, "access-width", f"global loads {bits[0]:.0f} -> {bits[1]:.0f} bit a thread")
+    return _fired(0.75, "access-width", f"global loads {bits[0]:.0f} -> {bits[1]:.0f} bit per thread")
 
 
 def _atomics(change: Change) -> _Fired | None:
@@ -365,7 +367,7 @@ def _stall(change: Change) -> _Fired | None:
     less = "less" if after < before else "more"
     digits = [1 if value >= 0.95 else 2 for value in (before, after)]
     cycles = both(*(f"{value:.{some}f} cycles" for value, some in zip((before, after), digits, strict=True)))
-    said = f"{words} stalls {times(before, after)} {less} ({cycles} an instruction)"
+    said = f"{words} stalls {times(before, after)} {less} ({cycles} per instruction)"
     return _fired(0.9, "stall", said, "effect")
 
 
@@ -373,7 +375,7 @@ def _issue(change: Change) -> _Fired | None:
     share, pair = change.explained("issued_per_cycle", -1), change.pair("issued_per_cycle")
     if pair is None or share < EXPLAINS:
         return None
-    said = f"instructions a scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}"
+    said = f"instructions per scheduler and cycle {pair[0]:.2f} -> {pair[1]:.2f}"
     return _fired(0.4, "issue-rate", said, "effect")
 
 

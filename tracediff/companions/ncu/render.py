@@ -31,7 +31,7 @@ MOVED = ("faster", "slower")
 TERMS = terms([
     ("bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."),
     ("no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."),
-    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles an instruction takes, times that of the clock."),
+    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles per instruction takes, times that of the clock."),
     ("rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."),
     ("not collected", "The file does not say. It is not zero."),
 ])  # fmt: skip
@@ -149,9 +149,10 @@ def change(before: float | None, after: float | None, percentage: bool = False) 
 
 
 def figures(row: NcuRow) -> list[Figure]:
-    """The figures that one side at least has."""
+    """The figures that one side at least has; those that are the same come last."""
     have = _have(row)
-    return [_figure(one, row) for group in GROUPS.values() for one in group if one.key in have]
+    found = (_figure(one, row) for group in GROUPS.values() for one in group if one.key in have)
+    return sorted(found, key=lambda one: one.change == SAME)
 
 
 def _have(row: NcuRow) -> set[str]:
@@ -272,7 +273,7 @@ def factors(row: NcuRow) -> str:
     """What the ratio of durations is made of."""
     labels = {
         "instructions": "instructions",
-        "cycles_per_instruction": "cycles an instruction",
+        "cycles_per_instruction": "cycles per instruction",
         "clock": "clock",
     }
     return " x ".join(f"{number:.3g} ({labels[key]})" for key, number in row.factors.items())

@@ -37,7 +37,7 @@ FROM op_found;
 --   short_name   VARCHAR  function name without template and parameters, as nsys shortens it
 --   grid, block  VARCHAR  'x,y,z' of kernels
 --   registers    INTEGER  a thread
---   shared_bytes INTEGER  static + dynamic shared memory a block
+--   shared_bytes INTEGER  static + dynamic shared memory per block
 CREATE TABLE op_key AS
 WITH keys AS (
     SELECT

@@ -8,7 +8,7 @@
 --   family       VARCHAR  cutlass, nvjet, cudnn, nccl, pytorch, ...
 --   grid, block  VARCHAR  x,y,z; NULL for copies
 --   registers    INTEGER  a thread; where kernels of one name, grid and block differ, the most
---   shared_bytes INTEGER  static and dynamic shared memory a block
+--   shared_bytes INTEGER  static and dynamic shared memory per block
 SELECT
     {{capture}}::INTEGER AS capture, number.kernel,
     CASE op_key.kind WHEN 0 THEN 'kernel' WHEN 1 THEN 'memcpy' WHEN 2 THEN 'memset' ELSE 'graph' END AS kind,
