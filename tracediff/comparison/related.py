@@ -383,39 +383,40 @@ def with_consequences(candidates: list[Candidate], launch: Launch) -> list[Candi
     time is waiting, explain the gaps where nothing else does.
     """
     out = candidates
-    calls_more = {
-        one.phase: abs(one.candidate.calls_per_step - one.baseline.calls_per_step) for one in launch.by_phase
-    }
-    for phase in sorted({one.phase for one in candidates}):
-        mine = [one for one in out if (one.phase, one.judged.part) == (phase, "typical")]
-        every = [one for one in mine if (one.sure or one.differs) and one.where.kernels and _more(one)]
-        own = [one for one in every if one.cause != "comm"]
-        collectives = not own
-        own = own or every
-        if not own:
-            continue
-        change = sum(_more(one) for one in own)
-        eager = min(abs(change), calls_more[phase])  # the others are nodes of graphs
-        copied = [abs(one.judged.delta) for one in own if one.cause == "memcpy"]
-        launching = {one.where.range for one in mine if one.cause == "launch_api"}
-        followers = [
-            one
-            for one in mine
-            if one not in own
-            and one.moved
-            and one.of_rank is None
-            and (one.cause == "graph_internal" or not collectives)
-            and _follows(one, change, _LAUNCH_NS * eager, launching, copied)
-        ]
-        main = min(own, key=order)
-        calls = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
-        named = main
-        if main.cause == "memcpy" and calls:  # who copies is known from its calls
-            named = replace(main, where=replace(main.where, range=calls[0]))
-        shared = main.cause in _KERNEL_CAUSES and abs(_more(main)) < MOSTLY * abs(change)
-        others = [one for one in own if one.cause in _KERNEL_CAUSES and _more(one) * change > 0]
-        out = _gather(out, main, others if shared and followers else [], followers, named)
+    for of in launch.by_phase:
+        mine = [one for one in out if (one.phase, one.judged.part) == (of.phase, "typical")]
+        out = _with_consequences(out, mine, abs(of.candidate.calls_per_step - of.baseline.calls_per_step))
     return out
+
+
+def _with_consequences(candidates: list[Candidate], mine: list[Candidate], calls: float) -> list[Candidate]:
+    """Those of the typical step of a phase. calls: how many launch calls it has more, or fewer."""
+    every = [one for one in mine if (one.sure or one.differs) and one.where.kernels and _more(one)]
+    kernels = [one for one in every if one.cause != "comm"]
+    own = kernels or every
+    if not own:
+        return candidates
+    change = sum(_more(one) for one in own)
+    eager = min(abs(change), calls)  # the others are nodes of graphs
+    copied = [abs(one.judged.delta) for one in own if one.cause == "memcpy"]
+    launching = {one.where.range for one in mine if one.cause == "launch_api"}
+    followers = [
+        one
+        for one in mine
+        if one not in own
+        and one.moved
+        and one.of_rank is None
+        and (kernels or one.cause == "graph_internal")
+        and _follows(one, change, _LAUNCH_NS * eager, launching, copied)
+    ]
+    main = min(own, key=order)
+    copying = [one.where.range for one in sorted(followers, key=order) if one.facts.copies]
+    named = main
+    if main.cause == "memcpy" and copying:  # who copies is known from its calls
+        named = replace(main, where=replace(main.where, range=copying[0]))
+    shared = main.cause in _KERNEL_CAUSES and abs(_more(main)) < MOSTLY * abs(change)
+    others = [one for one in own if one.cause in _KERNEL_CAUSES and _more(one) * change > 0]
+    return _gather(candidates, main, others if shared and followers else [], followers, named)
 
 
 def _more(one: Candidate) -> float:

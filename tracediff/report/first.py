@@ -109,37 +109,46 @@ def advice(result: Result) -> str:
 
 def advised(result: Result) -> str:
     """What to do: about what forbids a comparison, a cause that is named or counted, other work, or noise."""
-    failed = _failed(result) if result.verdict == "not_comparable" else None
-    if failed:
+    if result.verdict == "not_comparable" and (failed := _failed(result)):
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
         return say(_NEXT.get(failed.name, "next_alike"), name=name)
     if result.verdict == "no_change":
         return say("next_same")
-    parts, phase = result.observed.parts, result.observed.phase
-    better = result.verdict in ("improved", "likely_improved")
-    named_first = [(one, found) for one in parts if (found := _finding(result, one)) and found.next]
-    own = [found for one, found in named_first if found.delta_ns * one.delta_ns > 0]  # not of another phase
-    # of a graph launch there is little to do: new synchronisations expose it
-    if own and advised_of(own[0]) == "one_graph":
-        calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
-        own = [one for one in calls if one.next and one.delta_ns * own[0].delta_ns > 0] + own
-    # kernels of other work take another time
-    if own and (own[0].cause != "kernel_time" or not words.other_grids(result)):
-        return own[0].next.rstrip(".")
-    if result.verdict not in words.MOVED:
-        for found in result.findings:
-            counted = found.level == "exact" and found.where.phase == phase
-            grown = [one.delta_ns for one in found.parts] if words.opposed(found, result) else []
-            size = max([found.delta_ns, *grown])
-            if counted and found.next and size >= SURELY * result.observed.baseline_ns:
-                return found.next.rstrip(".")
+    if cause := _named(result) or _counted(result):
+        return cause.next.rstrip(".")
     if words.other_work(result) or went_against(result):
         return say("next_work")
     runs = result.step.runs_advised
     if runs and (not _surely_faster(result) or _doubts(result)):
         return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")
+    better = result.verdict in ("improved", "likely_improved")
     return say("next_faster" if better else "next_causes", candidate=result.inputs.candidate.label)
+
+
+def _named(result: Result) -> Finding | None:
+    """The first cause of the first sentence that has an advice, unless it is kernels that may have other work, which take another time."""
+    named = [(one, found) for one in result.observed.parts if (found := _finding(result, one)) and found.next]
+    own = next(
+        (found for one, found in named if found.delta_ns * one.delta_ns > 0), None
+    )  # not of another phase
+    if own and advised_of(own) == "one_graph":  # there is little to do: new synchronisations expose it
+        phase = result.observed.phase
+        calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
+        own = next((one for one in calls if one.next and one.delta_ns * own.delta_ns > 0), own)
+    return None if own and own.cause == "kernel_time" and words.other_grids(result) else own
+
+
+def _counted(result: Result) -> Finding | None:
+    """Where there is no verdict, the first cause with an advice that is counted, and large enough to tell."""
+    if result.verdict in words.MOVED:
+        return None
+    for found in result.findings:
+        counted = found.level == "exact" and found.where.phase == result.observed.phase
+        grown = [one.delta_ns for one in found.parts] if words.opposed(found, result) else []
+        if counted and found.next and max([found.delta_ns, *grown]) >= SURELY * result.observed.baseline_ns:
+            return found
+    return None
 
 
 def _surely_faster(result: Result) -> bool:
