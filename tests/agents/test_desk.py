@@ -49,6 +49,7 @@ def test_only_the_last_results_are_kept_and_a_lost_one_is_made_again(runs, monke
     desk.close()
 
 
+@pytest.mark.slow
 def test_what_was_recorded_anew_is_read_anew(runs):
     desk = Desk(Folders([runs]), cache=False)
     before = desk.show(a.ShowAsked("one.sqlite")).step.mean_ns
@@ -71,6 +72,7 @@ def test_sql_that_takes_too_long_is_broken_off(runs, monkeypatch):
     assert rows.rows == [[1]]
 
 
+@pytest.mark.slow
 def test_cells_and_rows_are_cut(runs):
     desk = Desk(Folders([runs]), cache=False)
     wide = desk.query(a.QueryAsked("one.sqlite", "SELECT repeat('x', 100000) AS x, range(1000) AS y")).rows

@@ -275,6 +275,7 @@ def desk(runs):
     opened.close()
 
 
+@pytest.mark.slow
 def test_names_of_a_trace_are_short_data_without_control_characters(tmp_path):
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     for number in range(7):

@@ -133,6 +133,7 @@ def said(state: Bisect, culprit: str) -> str:
     return ("right" if confirmed else "right, not confirmed") if names == [culprit] else "wrong"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NOISE)
 @pytest.mark.parametrize("effect", [4, 8, 20])
 def test_two_hundred_planted_histories(kind: str, effect: float) -> None:
@@ -160,6 +161,7 @@ def test_a_search_of_nothing() -> None:
     assert outcomes["no_difference"] >= 95
 
 
+@pytest.mark.slow
 def test_halving_asks_what_git_asks(tmp_path: Path) -> None:
     """The stand-in for the simulations beside git itself."""
     hashes = repository(tmp_path / "r", [{"number": str(number)} for number in range(61)])

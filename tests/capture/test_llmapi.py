@@ -136,6 +136,7 @@ def test_without_the_package_it_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1 and f"{sys.executable} cannot import tensorrt_llm" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_paired_recording_needs_a_model_alone(stand_ins: StandIns, package: Path, tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(package), "SIDE_SEEN": str(tmp_path / "seen.json")}
     plan = plan_from(

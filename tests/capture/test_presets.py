@@ -152,6 +152,7 @@ def windowed(*extra: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_vllm_benchmarks_profile_a_window_of_iterations(stand_ins: StandIns, tmp_path: Path) -> None:
     capture(tmp_path / "b", "vllm bench latency --model M", preset="vllm", steps="20-60", controls=1)
     assert flags(stand_ins.calls("nsys")[0]) == windowed("-e", "VLLM_WORKER_MULTIPROC_METHOD=spawn")
@@ -268,6 +269,7 @@ def test_the_benchmark_of_the_batch_manager(stand_ins: StandIns, tmp_path: Path)
     assert data["runs"][0]["exports"] == ["report.1.sqlite", "report.2.sqlite"]
 
 
+@pytest.mark.slow
 def test_windows_that_the_environment_of_a_side_sets_are_all_captured(
     stand_ins: StandIns, tmp_path: Path
 ) -> None:
@@ -277,6 +279,7 @@ def test_windows_that_the_environment_of_a_side_sets_are_all_captured(
     assert data["runs"][1]["exports"] == ["report.1.sqlite", "report.2.sqlite"]
 
 
+@pytest.mark.slow
 def test_one_report_a_rank(stand_ins: StandIns, tmp_path: Path) -> None:
     data = capture(
         tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput",
@@ -309,6 +312,7 @@ def test_one_rank_needs_a_launcher() -> None:
     assert caught.value.slug == "plan-invalid"
 
 
+@pytest.mark.slow
 def test_ranks_that_slurm_starts(stand_ins: StandIns, tmp_path: Path) -> None:
     data = capture(
         tmp_path / "b", f"{BENCH} throughput", preset="trtllm-bench-throughput",

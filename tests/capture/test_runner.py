@@ -78,6 +78,7 @@ def test_runs_are_interleaved_and_kept(stand_ins: StandIns, tmp_path: Path) -> N
     assert not list(bundle.rglob(".*"))
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_kept_and_resuming_runs_only_what_is_missing(
     stand_ins: StandIns, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_an_unknown_binary_is_left_to_nsys(run, good, tmp_path, monkeypatch):
     expect_error(run("compare", good, tmp_path / "a.nsys-rep"), "nsys-missing")
 
 
+@pytest.mark.slow
 def test_a_file_that_another_program_is_writing(run, good, tmp_path):
     """`nsys export` is not done yet: that is no damage."""
     other = serving(steps=6).write(tmp_path / "busy.sqlite")

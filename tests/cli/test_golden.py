@@ -35,6 +35,7 @@ from tracediff.cli.main import main
 from tracediff.model import encode
 
 PAGES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
+SLOW = ("query", "inputs")
 # Slugs of errors that take more than a command and a few files: Python, a driver, a full disk, a forge, a cluster, a run under nsys, ...
 ELSEWHERE = re.compile(
     r"(bad-arguments|bisect-(changed|damaged|end|exists|no-commits|plan|running)|bundle-(exists|not-writable)|capture|checkout|closed|demo-missing|disk|forge|git|gpu|internal|io-error|kineto|locked|measure-by|name-not"
@@ -150,7 +151,13 @@ def _scrubbed(line: str) -> str:
     return re.sub(r"[\d.]+ MiB", "N MiB", line)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
+        for page in PAGES
+    ],
+)
 def test_the_command_line_says_what_the_page_says(page, workspace, tmp_path, monkeypatch, capsys, request):
     folder = tmp_path / "w"
     shutil.copytree(workspace, folder)

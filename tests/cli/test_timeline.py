@@ -177,6 +177,7 @@ def test_quiet_says_warnings_only(run, sides) -> None:
     assert (code, out, err) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_folders_show_the_median_run_or_the_one_asked_for(run, tmp_path) -> None:
     for side, schedules in (("a", (100, 130, 110)), ("b", (200, 260, 300))):
         (tmp_path / side).mkdir()

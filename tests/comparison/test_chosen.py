@@ -146,6 +146,7 @@ def test_a_step_like_no_other_is_not_ranked(tmp_path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_which_run_and_which_of_equal_numbers(tmp_path) -> None:
     side = runs_of(tmp_path, "a", [100.0, 120.0], jitter_us=0)
     with pytest.raises(TracediffError) as error:

@@ -91,6 +91,7 @@ def test_prefills_and_decodes_are_phases(base):
     assert phases(base) == [{"step": 33, "class-2": 8}] * 4
 
 
+@pytest.mark.slow
 def test_a_change_of_decodes_is_not_hidden_by_prefills(base, tmp_path):
     slower = side(tmp_path, "slower", decode_us=95)
     result = compare(base, slower)

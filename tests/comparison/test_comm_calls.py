@@ -120,6 +120,7 @@ def side(name: str, trace: TraceBuilder, folder) -> Side:
     return Side(name, [Run(name, [reduced(trace, folder / name)])])
 
 
+@pytest.mark.slow
 def test_calls_bytes_and_host_time_of_a_step_on_both_sides(tmp_path):
     one, other = side("one", stepping(1), tmp_path), side("other", stepping(3), tmp_path)
     result = compare(one, other)

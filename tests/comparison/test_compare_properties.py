@@ -226,6 +226,7 @@ def test_the_order_of_runs_is_irrelevant(side_of, compared):
     assert differ(compared(GRAPH, FUSED), again, (*NUMBERS, "ranks", "response_path")) == []
 
 
+@pytest.mark.slow
 def test_the_order_of_runs_that_launch_differently_is_irrelevant(tmp_path):
     """Two runs of three launch three kernels a step and one four; which of them comes first says nothing."""
     three, four = (runs_of(tmp_path, name, (100, 101), kernels=count) for name, count in (("b", 3), ("d", 4)))

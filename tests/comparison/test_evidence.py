@@ -80,7 +80,12 @@ def test_numbers_of_a_finding_agree_with_each_other(pair, compared):
 
 
 @pytest.mark.parametrize(
-    ("base", "other"), [("graph_a1", "graph_sleep"), ("eager_a1", "graph_a1"), ("graph_a1", "graph_gc")]
+    ("base", "other"),
+    [
+        ("graph_a1", "graph_sleep"),
+        pytest.param("eager_a1", "graph_a1", marks=pytest.mark.slow),
+        pytest.param("graph_a1", "graph_gc", marks=pytest.mark.slow),
+    ],
 )
 def test_the_question_of_a_cause_is_answered_with_its_size(base, other, compared):
     """Time of the steps that the cause is of; what follows from kernels is no part of the question."""

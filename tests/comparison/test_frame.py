@@ -414,6 +414,7 @@ def test_a_side_against_itself_is_exactly_nothing(sides):
         assert not one.delta.any() and not one.host_speed.any()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(two_sides(), st.randoms(use_true_random=False))
 def test_the_order_of_runs_and_of_rows_is_irrelevant(sides, random):

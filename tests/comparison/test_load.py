@@ -72,6 +72,7 @@ def test_more_time_than_the_load_explains_is_a_change(tmp_path):
     assert found.verdict == "likely_regressed"
 
 
+@pytest.mark.slow
 def test_a_gate_does_not_fail_for_what_the_load_may_explain(tmp_path):
     found = compare(runs(tmp_path / "a", 2, 100, 5), runs(tmp_path / "b", 16, 900, 5)).result
     first = judge(parse_gate("generation:+3%"), found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.measuring import FIRST, measured, step
 from tracediff.comparison.places import judge
@@ -41,6 +42,7 @@ def judged(rng: np.random.Generator, more: float = 0.0):
     return verdict, {one.place.cells[0] - FIRST for one in places.rows if one.level in ("exact", "confirmed")}
 
 
+@pytest.mark.slow
 def test_a_program_against_itself_is_rarely_called_a_change():
     rng = np.random.default_rng(1)
     found = [judged(rng) for _ in range(100)]

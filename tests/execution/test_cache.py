@@ -206,6 +206,7 @@ def test_a_full_disk_leaves_no_part_behind(path, where, monkeypatch):
     assert list(where.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_holds_a_bounded_size_and_drops_what_was_not_used_for_longest(tmp_path, where, monkeypatch):
     for number in range(4):
         (tmp_path / f"{number}.sqlite").write_bytes(one_gap().write(tmp_path / "any.sqlite").read_bytes())

@@ -109,6 +109,7 @@ def test_both_workers_are_used_and_the_cache_is_filled_from_what_they_send(clust
     assert len(list((tmp_path / "cache").iterdir())) == 6
 
 
+@pytest.mark.slow
 def test_a_bad_export_is_named_as_here(cluster, tmp_path):
     (tmp_path / "side").mkdir()
     for rank in range(3):

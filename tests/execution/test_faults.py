@@ -167,6 +167,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next_one(pair, env, tmp_
     ) == {mine, held}
 
 
+@pytest.mark.slow
 def test_parts_of_entries_that_nobody_writes_any_more_are_removed(pair, env, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir()

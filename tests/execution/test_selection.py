@@ -268,6 +268,7 @@ def test_ranks_of_exports_with_several_each_are_not_guessed(tmp_path):
     assert raised.value.slug == "ranks-unclear"
 
 
+@pytest.mark.slow
 def test_another_selection_is_another_entry_of_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACEDIFF_CACHE", str(tmp_path / "cache"))
     path = ranks(2).write(tmp_path / "run.sqlite")

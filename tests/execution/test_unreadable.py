@@ -148,6 +148,7 @@ def test_files_of_one_name_are_named_with_their_folders(tmp_path):
     assert note.message.startswith("a/run.sqlite, b/run.sqlite: 1 of 15 kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [True, False])
 def test_many_warnings_of_one_kind_are_counted(alike, tmp_path):
     """Eight exports with a kernel without a launching call each are said at once; with one to eight, five of them are."""

@@ -41,6 +41,7 @@ def too_costly(work, db=None) -> str:
     return raised.value.message
 
 
+@pytest.mark.slow
 def test_a_loop_without_an_end(short):
     assert "more than 0 s of processor time, which no export of 1.0 MiB does" in too_costly(forever)
 
@@ -63,6 +64,7 @@ def test_memory_without_an_end(monkeypatch):
     assert len(kept) < 250
 
 
+@pytest.mark.slow
 def test_what_hears_of_nothing_is_ended_by_who_owns_the_process(short, monkeypatch):
     ended = []
     monkeypatch.setattr(bounds, "_GRACE_S", 0.2)

@@ -25,7 +25,13 @@ def newest(tmp_path_factory):
     ]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(one, marks=[] if one in (SCHEMAS[0], SCHEMAS[-1]) else [pytest.mark.slow])
+        for one in SCHEMAS
+    ],
+)
 def test_every_generation_of_the_schema_compares_with_the_newest(schema, newest, tmp_path):
     """From one trace all give one set of numbers, and the newest sees what changes in each: here 700 ns of compute."""
     newest, longer = newest

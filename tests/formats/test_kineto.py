@@ -154,6 +154,7 @@ def test_the_operators_of_torch_name_host_work_where_both_sides_have_them(tmp_pa
     assert (found["_schedule"], found["aten::item"]) == (300, 100)
 
 
+@pytest.mark.slow
 def test_the_same_warning_of_many_traces_is_given_once(tmp_path):
     sides = []
     for side in ("a", "b"):
@@ -620,6 +621,7 @@ def test_the_label_of_a_trace(name, tmp_path):
     assert resolve(str(torch_trace(tmp_path, TorchTrace(), name))).label == "x"
 
 
+@pytest.mark.slow
 def test_ranks_of_a_run_are_compared_as_ranks(tmp_path):
     for side in ("a", "b"):
         (tmp_path / side).mkdir()

@@ -162,7 +162,7 @@ def four_ranks(folder, name: str, late_us: int, description: str, *, exchange: b
     ("description", "name", "said"),
     [
         (HOSTILE, HOSTILE, "waiting for rank 3 of group"),
-        ("undefined", "", "waiting for rank 3 of ranks 2 and 3 in"),
+        pytest.param("undefined", "", "waiting for rank 3 of ranks 2 and 3 in", marks=pytest.mark.slow),
     ],
 )
 def test_the_late_rank_is_named_with_its_group_which_is_text_in_every_report(
@@ -185,6 +185,7 @@ def test_the_late_rank_is_named_with_its_group_which_is_text_in_every_report(
         )
 
 
+@pytest.mark.slow
 def test_a_rank_with_more_of_the_experts_tokens_sends_more(tmp_path):
     inputs = [four_ranks(tmp_path, f"late{late}", late, "ep", exchange=True) for late in (0, 150)]
     result = compare(*reduce_sides(inputs, Reading(threads=1)))
@@ -200,6 +201,7 @@ def test_a_rank_with_more_of_the_experts_tokens_sends_more(tmp_path):
 RECORDED = FIXTURES / "torch"
 
 
+@pytest.mark.slow
 def test_groups_that_two_ranks_recorded():
     """Eight all-reduces in the group tp and one in dp a step (fixtures/torch/README.md)."""
     with gzip.open(RECORDED / "tp_dp_16" / "rank0.json.gz") as file:
@@ -227,6 +229,7 @@ def test_groups_that_two_ranks_recorded():
     assert "ncclAllReduce of group tp 1.05 -> 2.10 MB per step in 8 calls" in headline(result).counts
 
 
+@pytest.mark.slow
 def test_groups_of_some_of_four_ranks():
     """Eight all-reduces in one of two groups tp and one all-gather in one of two groups dp a step and rank (fixtures/torch/README.md)."""
     inputs = [resolve(str(RECORDED / name)) for name in ("tp2_dp2_256", "tp2_dp2_1024", "tp2_dp2_late")]

@@ -23,6 +23,7 @@ def test_what_once_failed(path):
     assert word == path.name.partition(".")[0], what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_few_of_every_kind(name):
     target, rng = TARGETS[name], Random(name)

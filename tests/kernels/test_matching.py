@@ -441,6 +441,7 @@ workloads = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(workloads, workloads)
 def test_several_workloads_share_out_every_op_and_swap_in_any_order_of_runs(one, other):
@@ -536,6 +537,7 @@ def test_hostile_names_match_themselves():
     assert {row.match for row in found.rows} == {"exact"} and len(found.rows) == len(names)
 
 
+@pytest.mark.slow
 def test_many_long_sequences_end():
     # more than are aligned (the rest joins the most used, the first); a quarter of the ops has a grid of its workload
     def side(norm: str) -> dict:

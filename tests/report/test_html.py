@@ -307,8 +307,8 @@ OFF_CPU = OffCpuRow("executor", 1.0, 1e3, 1.0, 2e3)
     ("system", "link"),
     [
         (None, None),
-        (System(os_calls=[OS_CALL]), "OS calls"),
-        (System(off_cpu=[OFF_CPU]), "Scheduling"),
+        pytest.param(System(os_calls=[OS_CALL]), "OS calls", marks=pytest.mark.slow),
+        pytest.param(System(off_cpu=[OFF_CPU]), "Scheduling", marks=pytest.mark.slow),
         (System(os_calls=[OS_CALL], off_cpu=[OFF_CPU]), "System"),
     ],
 )

@@ -31,6 +31,7 @@ def test_a_pair_with_ten_thousand_ops_a_step_fits_into_a_page(tmp_path) -> None:
     assert len(encode(result)) < 2_500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", ["graph, gc", "eager, graph", "two ranks"])
 def test_pages_of_real_captures_fit(pair) -> None:
     assert len(render_html(result_of(pair)).encode()) < 1_500_000

@@ -23,6 +23,8 @@ from tracediff.formats.inputs import resolve_pair
 from tracediff.model import CATEGORIES
 from tracediff.report.perfetto import render_perfetto
 
+pytestmark = pytest.mark.slow
+
 PAIRS = {
     "hog300": ("bundles/hog300", None),
     "eager, graph": ("pairs/eager_1.sqlite.xz", "pairs/base_1.sqlite.xz"),

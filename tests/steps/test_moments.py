@@ -183,10 +183,10 @@ def real(result: Result) -> list[Finding]:
 TORCH = [FIXTURES / "torch" / f"{name}.json.gz" for name in ("eager_base", "eager_sleep")]
 
 
-SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in ("graph, gc", "gil on one side")]
+SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in ("graph, gc", "gil on one side", "torch")]
 
 
-@pytest.mark.parametrize("pair", ["eager, graph", "two ranks", "torch", *SLOW])
+@pytest.mark.parametrize("pair", ["eager, graph", "two ranks", *SLOW])
 def test_the_evidence_is_there_and_adds_up_to_the_cause_in_its_step(pair: str) -> None:
     """Every query runs: of both sides it finds the cause, of a moment's step all of its time."""
     sides = [resolve(str(path)) for path in PAIRS.get(pair, TORCH)]
@@ -260,6 +260,7 @@ def test_the_moment_is_the_piece_at_which_half_of_the_time_lies_in_longer_ones()
     assert middle([]) is None
 
 
+@pytest.mark.slow
 def test_a_side_whose_gpu_is_never_idle_has_no_moment_of_a_wait(tmp_path) -> None:
     """One kernel of 1000 us after the other, the next launched long before it; on the other side each is launched 300 us late."""
     sides = []

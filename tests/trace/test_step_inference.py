@@ -309,6 +309,7 @@ def test_the_cause_is_found_without_labels(unlabelled, compared):
     assert [row.compared for row in inferred.strata if row.phase == "irregular"] == [False]
 
 
+@pytest.mark.slow
 def test_a_label_that_is_sure_in_one_run_cuts_the_others(tmp_path):
     """The numbers of one run rise, those of the other say nothing; the third has no such range, so that it stays inferred."""
     paths = []
@@ -339,6 +340,7 @@ def test_loops_of_other_kernels_are_compared_step_by_step_and_say_so(tmp_path):
     ] == [(2, 10)]
 
 
+@pytest.mark.slow
 def test_captures_of_different_length(unlabelled, tmp_path):
     whole = unlabelled("graph_a1")
     result = compare(side(whole), side(cut(whole, tmp_path / "part.sqlite", 0.6)))
