@@ -212,12 +212,7 @@ def test_a_bundle_tells_when_its_runs_were_recorded(run, tmp_path):
     code, _, err = run("compare", made, "-q", "--json", "out.json", "--postmortem", "incident.md")
     assert code == 0, err
     text = (tmp_path / "incident.md").read_text()
-    rows = re.findall(r"^\| (\S+) \| (\w+) recorded: (\w\d) \|", text, re.MULTILINE)
-    assert rows == [
-        ("2026-11-01T09:00:00+00:00", "baseline", "b1"),
-        ("2026-11-01T10:00:00+00:00", "candidate", "c1"),
-        ("2026-11-01T11:00:00+00:00", "candidate", "c2"),
-    ]
+    assert "| 2026-11-01 09:00:00 to 2026-11-01 11:00:00 | both sides recorded, 2 + 2 runs |" in text
 
 
 def test_a_second_file_of_a_kind_is_refused_and_none_is_lost(run, good, tmp_path):

@@ -313,7 +313,7 @@ PATTERNS: dict[str, str] = {
     "ends_earlier": "The candidate ends {size} earlier",
     # A post-mortem.
     "no_benchmark": "No benchmark was given, so the effect on users is not measured here.",
-    "recorded": "{side} recorded: {run}",
+    "recorded": "both sides recorded, {runs} runs",
     "counted": "{runs} runs and {steps} steps were compared.",
     "tiles": "Every instant of a {unit} belongs to exactly one category (largest residual: {residual} ns).",
     "cause_numbered": "Cause {rank}",

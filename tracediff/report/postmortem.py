@@ -154,8 +154,6 @@ def _opening(result: Result) -> Table:
         sides = (found[name].baseline, found[name].candidate) if name in found else ()
         if said := units.arrow(one for one in sides if one not in _UNKNOWN):
             rows.append([label, said])
-    if started := sorted(one for one in _recorded(result).values() if one):
-        rows.append(["Recorded (UTC)", units.arrow((started[0], started[-1]), " to ")])
     return grid("opening", ["", ""], rows, look="facts")
 
 
@@ -189,21 +187,22 @@ def _impact(result: Result) -> Section:
 
 def _timeline(result: Result) -> Section:
     """What happened when: the captures' times are known, the rest is the author's."""
-    recorded = sorted(_recorded(result).items(), key=lambda one: one[1])[:LISTED]
-    rows: list[list[Span]] = [
-        [started, say("recorded", side=side, run=run)] for (side, run), started in recorded if started
-    ]
     last = ["cause found", "resolved"] if result.verdict in words.MOVED else ["measured again"]
-    events = ["change merged", "first sign", "alert", *last]
-    rows += [[Fill(""), Fill(event)] for event in events]
+    rows: list[list[Span]] = [
+        [Fill(""), Fill(one)] for one in ("change merged", "first sign", "alert", *last)
+    ]
+    runs = result.step.runs
+    said = say("recorded", runs=f"{runs.baseline} + {runs.candidate}")
+    rows[3:3] = [[when, said] for when in _recorded(result)]
     return part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
 
 
-def _recorded(result: Result) -> dict[tuple[str, str], str]:
-    """(side, run) -> when it was recorded, where a capture bundle tells it."""
+def _recorded(result: Result) -> list[str]:
+    """From when to when the runs were recorded, where a capture bundle tells it."""
     given = result.inputs.options.get("recorded")
     runs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    return {(str(one.get("side")), str(one.get("run"))): str(one.get("started") or "") for one in runs}
+    times = sorted(str(one["started"])[:19].replace("T", " ") for one in runs if one.get("started"))
+    return [units.arrow((times[0], times[-1]), " to ")] if times else []
 
 
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
