@@ -24,7 +24,7 @@ def sides(tmp_path):
 def test_every_head_lists_the_runs(run, sides):
     code, out, err = run("compare", "main", "pr", "--md", "c.md", "--html", "r.html")
     assert code == 0, err
-    assert "runs of the baseline: one`main, other`main" in out
+    assert "baseline main: one`main, other`main" in out
     assert "Runs of the candidate: ``one`pr``, ``other`pr``" in (sides / "c.md").read_text()
     page = (sides / "r.html").read_text()
     assert all(f">{name}<" in page for name in ("one`main", "other`main", "one`pr", "other`pr"))
@@ -32,7 +32,7 @@ def test_every_head_lists_the_runs(run, sides):
 
 def test_a_single_run_is_not_listed(run, sides):
     _, out, _ = run("compare", "main/one`main/report.sqlite", "pr")
-    assert "runs of the candidate" in out and "runs of the baseline" not in out
+    assert "candidate pr: one`pr, other`pr" in out and "\n  baseline report\n" in out
 
 
 def test_an_error_names_the_folder_of_a_file_that_is_not_the_only_one_of_its_name(run, sides):

@@ -207,8 +207,8 @@ PATTERNS: dict[str, str] = {
     "note_of_captures": "{runs} runs",
     "note_of_steps": "{typical}; {runs} runs, {steps} compared steps",
     "note_of_rank_steps": "{typical}; {runs} runs, {steps} compared steps of {ranks}",
-    "labels": "baseline {baseline}, candidate {candidate}",
-    "runs_of": "runs of the {side}: {runs}",
+    "side_of": "{side} {label}",
+    "runs_of": "{side}: {runs}",
     "run_odd": "{run} (left out)",
     "smaller_ones": "{causes}, which may be noise: in the HTML report and the JSON",
     # Whether the captures can be compared.

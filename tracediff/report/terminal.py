@@ -61,12 +61,17 @@ def _verdict(result: Result, console: Console) -> None:
     for text in (workloads.step_share(result), workloads.mix_note(result), *workloads.left_out(result)):
         if text:
             print_line(console, (text, "dim"))
-    inputs = result.inputs
-    labels = say("labels", baseline=inputs.baseline.label, candidate=inputs.candidate.label)
-    print_line(console, (labels, "dim"))
-    for side in SIDES:
-        if runs := words.run_names(result, side):
-            print_line(console, (say("runs_of", side=side, runs=", ".join(runs)), "dim"), hang=2)
+    listed = {side: words.run_names(result, side) for side in SIDES}
+    said = [_side(result, side, runs) for side, runs in listed.items()]
+    for text in said if any(listed.values()) else [", ".join(said)]:
+        print_line(console, (text, "dim"), hang=2)
+
+
+def _side(result: Result, side: str, runs: list[str]) -> str:
+    """A side by its label, and its runs where there are several."""
+    label = getattr(result.inputs, side).label
+    name = side if label == side else say("side_of", side=side, label=label)
+    return say("runs_of", side=name, runs=", ".join(runs)) if runs else name
 
 
 def _waterfall(result: Result, console: Console) -> None:
