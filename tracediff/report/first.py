@@ -129,9 +129,8 @@ def advised(result: Result) -> str:
 def _named(result: Result) -> Finding | None:
     """The first cause of the first sentence that has an advice, unless it is kernels that may have other work, which take another time."""
     named = [(one, found) for one in result.observed.parts if (found := _finding(result, one)) and found.next]
-    own = next(
-        (found for one, found in named if found.delta_ns * one.delta_ns > 0), None
-    )  # not of another phase
+    along = (found for one, found in named if found.delta_ns * one.delta_ns > 0)  # not of another phase
+    own = next(along, None)
     if own and advised_of(own) == "one_graph":  # there is little to do: new synchronisations expose it
         phase = result.observed.phase
         calls = [one for one in result.findings if one.facts.counted_calls and one.where.phase == phase]
