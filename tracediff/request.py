@@ -75,7 +75,7 @@ class MeasureRequest(ReadRequest):
     steps: str | None = option(
         None,
         "Only these steps, by the number in their label (else by their place, from 1): 20-50; or by the time of the trace: 1.5s-2.5s."
-        " A/B: for each side.",
+        " With two sides, A/B is one for each.",
         metavar="FROM-TO",
         group=STEPS,
     )

@@ -71,7 +71,7 @@ _TYPOGRAPHY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w.])-(?=<?\d)"), "\u2212"),
     (re.compile(r"(?<=\d) %"), "\u202f%"),
     (re.compile(r"(?<=[\d)]) us\b(?!-)"), "\u00a0\u00b5s"),
-    (re.compile(r"(?<=,) us\Z"), " \u00b5s"),
+    (re.compile(r"(?<=, )us\Z|\Aus(?= per )"), "\u00b5s"),
     (re.compile(r"(?<=[\d)]) (ns|ms|s)\b(?!-)"), "\u00a0\\1"),
     (re.compile(r" -> "), " \u2192\u00a0"),
 )
