@@ -1623,12 +1623,17 @@ def test_sides_of_the_same_files_are_one_capture() -> None:
     ],
 )
 def test_what_cannot_be_compared_says_what_can(check: str, said: str) -> None:
-    failed = [m.Check(check, "fail", "node", "graph", "they differ")]
+    failed = [
+        m.Check(check, "fail", "node", "graph", "they differ"),
+        m.Check("gpu", "fail", "A", "B", "other"),
+    ]
     one = result(
         "not_comparable", seen(1_000, 1_100, 8), verdict_facts=m.VerdictFacts("checks"), comparability=m.Comparability(False, failed)
     )  # fmt: skip
     assert first.advice(one) == f"Next: {said}; --force sets these two side by side all the same."
     assert "interval" not in words.steps_note(one)
+    # the first screen has said why: below stands what else differs
+    assert words.problems(one) == [("fail", "gpu: other (baseline A, candidate B)")]
 
 
 def test_who_can_record_collections_is_told_how() -> None:

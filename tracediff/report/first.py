@@ -8,7 +8,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from tracediff.kernels.names import short
-from tracediff.model import Check, Delta, Finding, Headline, Phase, Result, Step
+from tracediff.model import Delta, Finding, Headline, Phase, Result, Step
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.causes import OWN, SURELY
 from tracediff.model.observed import Observed, ObservedPart
@@ -109,7 +109,7 @@ def advice(result: Result) -> str:
 
 def advised(result: Result) -> str:
     """What to do: about what forbids a comparison, a cause that is named or counted, other work, or noise."""
-    if result.verdict == "not_comparable" and (failed := _failed(result)):
+    if result.verdict == "not_comparable" and (failed := words.failed(result)):
         kind = "graphs" if failed.name == "graph_mode" else failed.name.removeprefix("trace_")
         name = words.capture_with(result, kind) if kind in words.CAPTURE_WITH else failed.name
         return say(_NEXT.get(failed.name, "next_alike"), name=name)
@@ -187,7 +187,7 @@ def what(result: Result) -> str:
         return say("nothing", candidate=candidate)
     prose, step = words.page_unit(result), step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
-        failed = _failed(result)
+        failed = words.failed(result)
         return say(
             "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
             candidate=candidate, before=prose.time(observed.baseline_ns), after=prose.time(observed.candidate_ns),
@@ -311,11 +311,6 @@ def _title(result: Result, change: str) -> str:
     )  # fmt: skip
 
 
-def _failed(result: Result) -> Check | None:
-    """The first check that forbids a comparison."""
-    return next((one for one in result.comparability.checks if one.status == "fail"), None)
-
-
 def _pattern(one: ObservedPart, finding: Finding, *, whole: bool) -> str:
     """The pattern of a part of the change; whole: it is as large as the change."""
     if finding.facts.waited_for:
@@ -405,7 +400,7 @@ def counts(result: Result) -> str:
 def reason(result: Result) -> str:
     """What a repeat would show, and the one thing that most limits belief in it."""
     observed = result.observed
-    if result.verdict_facts.basis == "checks" and (failed := _failed(result)):
+    if result.verdict_facts.basis == "checks" and (failed := words.failed(result)):
         before = failed.baseline[:1].upper() + failed.baseline[1:]
         alike = failed.baseline == failed.candidate
         return say("failed_alike" if alike else "failed", baseline=before, candidate=failed.candidate)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tracediff.model import (
+    Check,
     Evidence,
     Finding,
     KernelRow,
@@ -453,10 +454,15 @@ def problems(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+def failed(result: Result) -> Check | None:
+    """The first check that forbids a comparison."""
+    return next((one for one in result.comparability.checks if one.status == "fail"), None)
+
+
 def doubted(result: Result) -> set[str]:
-    """Checks that a doubt of the first screen says where they do not pass: whether it is one program, and does the same work."""
+    """Checks that the first screen says where they do not pass: the one that forbids a comparison, whether it is one program, and does the same work."""
     if result.verdict == "not_comparable":
-        return set()
+        return {one.name for one in [failed(result)] if one is not None}
     return {"programs", "work"} if other_grids(result) else {"programs"}
 
 
