@@ -376,6 +376,16 @@ def test_results_of_as_many_bytes_in_other_steps(tmp_path, steps, size, found):
     assert compare(one, other).verdict_facts.other_steps == (steps if found else None)
 
 
+def test_steps_are_those_of_a_rank_that_has_results(tmp_path):
+    """The first of two ranks has: 20 steps and 40 of it, not of both."""
+    sides = []
+    for many, size in ((20, 64), (40, 32)):
+        acts = [[kernel(), copy(size, "device", "DtoH")], [kernel()]]
+        ranks = [side(tmp_path / f"{many}_{at}", many, lambda _, own=own: own) for at, own in enumerate(acts)]
+        sides.append(Side(f"{many}", [Run("run", [one.runs[0].parts[0] for one in ranks])]))
+    assert compare(*sides).verdict_facts.other_steps == (20, 40)
+
+
 def test_results_that_come_once_a_run_are_not_of_its_steps(tmp_path):
     end = [kernel(), copy(64, "device", "DtoH")]
     one, other = (

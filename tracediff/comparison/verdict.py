@@ -214,17 +214,24 @@ def raw_change(measured: Measured) -> float:
 def other_steps(measured: Measured) -> tuple[float, float] | None:
     """The steps of a run of each side, where results of as many bytes in all come to the host in other steps: the same work in a third more, or in a quarter fewer.
 
-    Results come in most steps of the side that has fewer, and in as many of the other.
+    Of the ranks that have results, and of the devices of these, on average. They come in most steps of the side that has fewer, and in as many of the other.
     """
-    per_run = np.zeros((3, 2))
+    sums = np.zeros((4, 2))
     for side, run, _, part in parts_of(measured.sides[:2]):
-        if run in (runs := measured.frame.kept(side)):
-            results = np.flatnonzero((part.counted["name"] == "[memcpy DtoH]").to_numpy())
-            found = part.counts.filter(pl.col("what").is_in(results))
-            counts = (len(part.periods), found["period"].n_unique(), found["bytes"].sum())
-            per_run[:, side] += np.array(counts) / len(runs)
-    steps, with_some, size = per_run
-    as_many = size.all() and np.ptp(size) <= LITTLE * size.max() and (with_some >= NEARLY * steps.min()).all()
+        if run in measured.frame.kept(side):
+            results = pl.col("what").is_in(
+                np.flatnonzero((part.counted["name"] == "[memcpy DtoH]").to_numpy())
+            )
+            size = part.counts.filter(results).group_by("period").agg(pl.col("bytes").sum())
+            units = part.periods.join(size, on="period", how="left").group_by("rank", "device")
+            found = units.agg(steps=pl.len(), told=pl.col("bytes").count(), size=pl.col("bytes").sum())
+            found = found.filter(pl.col("told") > 0).select(pl.len(), pl.col("steps", "told", "size").sum())
+            sums[:, side] += found.to_numpy()[0]
+    if not sums.all():
+        return None
+    steps, with_some = sums[1:3] / sums[0]
+    size = sums[3] / [len(measured.frame.kept(side)) for side in (0, 1)]
+    as_many = np.ptp(size) <= LITTLE * size.max() and (with_some >= NEARLY * steps.min()).all()
     return (float(steps[0]), float(steps[1])) if as_many and steps.min() <= NEARLY * steps.max() else None
 
 
