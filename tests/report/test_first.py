@@ -484,6 +484,10 @@ def test_steps_without_matching_are_longer_or_shorter_where_others_were_recorded
         result(verdict, seen(1_000, after, 8), mix=mix, **more) for more in (other, {"phases": [unmatched]})
     ):
         assert "steps with pr" not in headline(alike).what
+    against = msgspec.structs.replace(other["verdict_facts"], recorded_steps=(20.0, 20.0 * 1_150 / after))
+    lost = result("inconclusive", seen(1_000, after, 8), mix=mix, verdict_facts=against)
+    row = words.verdict(lost, "likely_improved", "generation")  # 23 ms for 20, of steps that launch the same
+    assert row.word == "Likely shorter steps"
 
 
 def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:

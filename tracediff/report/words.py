@@ -155,17 +155,19 @@ def all_steps(result: Result) -> tuple[float, float] | None:
     return (mix.baseline_raw_ns * steps[0], mix.candidate_raw_ns * steps[1]) if steps else None
 
 
-def _as_long_in_all(result: Result, of: Verdict, phase: str) -> bool:
-    """Whether steps of a phase, of which hardly two launch the same work, moved as a verdict says, and all together did not, where there are others."""
+def _not_in_all(result: Result, of: Verdict, phase: str) -> bool:
+    """Whether all steps together did not move as a verdict says, where there are others of them: they went against it, or took as long and hardly two launch the same work."""
     before, after = all_steps(result) or (0, 0)
     moved = after - before if of.endswith("regressed") else before - after
-    return moved < LITTLE * before and any(one.phase == phase and not one.repeated for one in result.phases)
+    if abs(moved) >= LITTLE * before:
+        return moved < 0
+    return any(one.phase == phase and not one.repeated for one in result.phases)
 
 
 def verdict(result: Result, of: Verdict | None = None, phase: str | None = None) -> VerdictWords:
     """A verdict, that of the result unless given; of steps that may hold other work it is neither good nor bad."""
     of, phase = of or result.verdict, phase or result.observed.phase
-    if of in _OF_OTHER_WORK and (other_grids(result, phase) or _as_long_in_all(result, of, phase)):
+    if of in _OF_OTHER_WORK and (other_grids(result, phase) or _not_in_all(result, of, phase)):
         return replace(VERDICTS[of], word=_OF_OTHER_WORK[of], tone="unsure")
     return VERDICTS[of]
 
