@@ -85,7 +85,16 @@ def gist(kpi: Kpi) -> str:
 
 
 def _ordered(kpi: Kpi) -> list[KpiRow]:
-    return sorted(kpi.rows, key=lambda row: (row.metric not in kpi.named, row.explained is None))
+    """The figures of the sentence first, then those that moved."""
+    return sorted(
+        kpi.rows, key=lambda row: (row.metric not in kpi.named, not row.delta, row.explained is None)
+    )
+
+
+def _named(row: KpiRow) -> str:
+    """`TTFT mean, ms`: a figure as the sentence calls it, with its statistic and unit."""
+    mean = " mean" if "_mean" in row.metric else ""
+    return f"{''.join(_title(row))}{mean}, {row.unit}".removesuffix(", ")
 
 
 def _change(row: KpiRow) -> str:
@@ -114,7 +123,7 @@ def _figure(value: float) -> str:
 
 
 VALUES: dict[str, values.Value] = {
-    "figure": lambda row, context: f"{row.metric}, {row.unit}".removesuffix(", "),
+    "figure": lambda row, context: _named(row),
     "before": lambda row, context: Cell(_figure(row.baseline), row.baseline),
     "after": lambda row, context: Cell(_figure(row.candidate), row.candidate),
     "delta": lambda row, context: Cell(_delta(row), row.delta),
