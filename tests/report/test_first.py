@@ -1455,6 +1455,15 @@ def test_nulls_claim_nothing(name: str) -> None:
     assert not any(line.startswith(("By count", "No single cause")) for line in others)
 
 
+@pytest.mark.parametrize(("after", "said"), [(1_200, True), (900, False)])
+def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> None:
+    """Kernels that take 3 % longer make no step shorter."""
+    clock = Insight("slower_clock", count=14, low=0.03, high=0.03)
+    one = result("likely_regressed", seen(1_000, after, 8), insights=[clock])
+    doubt = "Doubt: 14 kernels of equal grids take 3.0 % longer"
+    assert any(line.startswith(doubt) for line in first.lines(with_words(one))) == said
+
+
 # Advice that fits what was seen
 
 

@@ -66,7 +66,7 @@ def _doubts(result: Result) -> str:
         said.append(say("process_left_out"))
     if unclear := _open(result):
         said.append(say("phase_open", step=step_of(result, unclear)))
-    said += other_clock(result)
+    said += other_clock(result, result.observed.delta_ns)
     causes = [_finding(result, one) for one in result.observed.parts]
     of_host = result.verdict in words.MOVED and any(one and ROWS[one.cause].host for one in causes)
     # another CPU moves typical steps as well
@@ -77,10 +77,10 @@ def _doubts(result: Result) -> str:
     return say("doubts", doubts="; ".join(said)) if said else ""
 
 
-def other_clock(result: Result) -> list[str]:
-    """That nearly all kernels take longer, or less time: it is the GPU then, and no kernel."""
+def other_clock(result: Result, delta_ns: float) -> list[str]:
+    """That nearly all kernels take longer, or less time, where something else does so too: it is the GPU then, and no kernel."""
     said = []
-    for one in (one for one in result.insights if one.kind == "slower_clock"):
+    for one in (one for one in result.insights if one.kind == "slower_clock" and one.low * delta_ns > 0):
         low, high = (f"{100 * part:.1f}" for part in sorted((abs(one.low), abs(one.high))))
         span = f"{low} %" if low == high else f"{low} to {high} %"
         longer, lower = ("longer", "lower") if one.low > 0 else ("less time", "higher")

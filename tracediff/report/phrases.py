@@ -208,7 +208,7 @@ def _advice(finding: Finding, result: Result) -> str:
         return say("next_ahead")
     if computes := structure.other_type(result, finding):
         return say("next_dtype", before=computes[0], after=computes[1])
-    if finding.cause == "kernel_time" and other_clock(result):
+    if finding.cause == "kernel_time" and other_clock(result, finding.delta_ns):
         return say("next_clock")
     others = finding.cause == "kernel_time" and finding.where.replaced_by
     if others or finding.facts.match in ("replaced", "mixed", "template"):
