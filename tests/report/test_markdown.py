@@ -220,7 +220,7 @@ def test_figures_of_a_benchmark_are_a_line_and_a_folded_table() -> None:
     text = render_markdown(msgspec.structs.replace(whole, kpi=kpi))
     line = "Benchmark likely slower: ITL 1.04 -> 1.17 ms (12.5 % worse); output throughput 15,420 -> 13,720 tok/s (11.0 % worse). The step time explains 93 % of the change of ITL."
     assert text.index(line) < text.index("<details>") < text.index("<summary>Benchmark")
-    assert "| output throughput, tok/s | 15,420 -> 13,720 | -1700 | 11.0 % worse |" in text
+    assert "| output throughput, tok/s | 15,420 -> 13,720 | -1,700 | 11.0 % worse |" in text
     assert "| ITL mean, ms | 1.04 -> 1.17 | +0.13 | 12.5 % worse | 93 % |" in text
     assert (
         text.index("12.5 % worse | 93 %")

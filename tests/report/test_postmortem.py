@@ -142,7 +142,7 @@ def test_impact_in_figures_of_the_benchmark() -> None:
         in text
     )
     assert (
-        "| output throughput, tok/s | 15,420 -> 13,720 | -1700 | 11.0 % worse |"
+        "| output throughput, tok/s | 15,420 -> 13,720 | -1,700 | 11.0 % worse |"
         in text.split("# Evidence")[1]
     )
     assert "No benchmark was given" not in text and "No benchmark was given" in markdown(sample.minimal())

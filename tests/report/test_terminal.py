@@ -228,7 +228,7 @@ def test_the_figures_of_a_benchmark_and_their_note(width: int) -> None:
     text = render(sample.full(), width=width)
     part = " ".join(text[text.index("Benchmark figures") :].split())
     assert "ITL mean, ms 1.04 -> 1.17 +0.13 12.5 % worse" in part
-    assert "output_throughput_tok_s, tok/s 15,420 -> 13,720 -1700 11.0 % worse" in part
+    assert "output throughput, tok/s 15,420 -> 13,720 -1,700 11.0 % worse" in part
     assert "The step time explains 93 % of the change of ITL." in part
     assert "The benchmark ran unprofiled." in part
 

@@ -320,7 +320,7 @@ def test_a_verdict_on_what_users_notice_names_each_figure_once() -> None:
     assert kpi.verdict == "likely_regressed"
     assert first(kpi) == (
         "Likely slower: TTFT 11 -> 21 ms (90.9 % worse); TPOT 10.05 -> 12.05 ms (19.9 % worse), p99 20.1 -> 30.1 ms (49.8 % worse);"
-        " output throughput 1001 -> 801 tok/s (20.0 % worse)."
+        " output throughput 1,001 -> 801 tok/s (20.0 % worse)."
     )
 
 

@@ -119,7 +119,7 @@ def _delta(row: KpiRow) -> str:
 
 def _figure(value: float) -> str:
     """Write a benchmark's figure with four digits."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}"
 
 
 VALUES: dict[str, values.Value] = {
