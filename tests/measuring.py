@@ -79,11 +79,12 @@ def measured(
     blocks: Sequence[int] = (),
     paired: bool = False,
     by_program: bool = False,
+    recorded_ns: Sequence[float] = (),
 ) -> Measured:
     """Everything that is judged. Each step's `cells`: of the first `idle` places of host work, then of `kernels` rows, and its host speed last.
 
     A step lasts as long as its cells take; the host waits while kernels run. speed: False for runs in turns on one machine, None where it is not known. blocks: of each
-    kernel row. by_program: the programs began the recording themselves.
+    kernel row. by_program: the programs began the recording themselves. recorded_ns: how long it was on each side, where that is not what the steps take.
     """
     for runs in sides:
         for one in (row for steps in runs for row in steps):
@@ -128,9 +129,11 @@ def measured(
         for at in range(kernels)
     ]
     exact = {one.phase: np.zeros(kernels, np.bool_) for one in frame.phases}
+    lengths = recorded_ns or [sum(row["ns"] for steps in runs for row in steps) / len(runs) for runs in sides]
     return Measured(
         tuple(
-            _Side([_Run(f"run {number}") for number in range(len(runs))], [_Part(by_program)]) for runs in sides[:2]
+            _Side([_Run(f"run {number}") for number in range(len(runs))], [_Part(by_program, ns)])
+            for runs, ns in zip(sides[:2], lengths, strict=False)
         ),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
         phases, whole, [],
@@ -143,6 +146,7 @@ class _Run(NamedTuple):
 
 class _Part(NamedTuple):
     by_program: bool
+    duration_ns: float
 
 
 class _Side(NamedTuple):

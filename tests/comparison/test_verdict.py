@@ -453,15 +453,18 @@ def test_a_faster_step_is_no_gain_where_the_program_recorded_more_of_them(
     steps, by_program, verdict, recorded
 ) -> None:
     """Steps of 1,000 us take 500 us: 20 take 20 ms, 80 of them 40 ms, 38 of them 19 ms."""
-    found = measured(
-        side([100.0, 900.0], steps=20),
-        side([100.0, 400.0], steps=steps),
-        idle=1,
-        kernels=1,
-        by_program=by_program,
-    )
+    sides = side([100.0, 900.0], steps=20), side([100.0, 400.0], steps=steps)
+    found = measured(*sides, idle=1, kernels=1, by_program=by_program)
     said, facts = verdict_of(found)
     assert (said, facts.recorded_steps) == (verdict, recorded)
+
+
+def test_steps_that_do_not_fill_what_was_recorded_are_not_all() -> None:
+    """20 steps of 1,000 us and 80 of 500 us, in recordings of 20 ms: of the baseline's, steps are missing."""
+    sides = side([100.0, 900.0], steps=20), side([100.0, 400.0], steps=80)
+    found = measured(*sides, idle=1, kernels=1, by_program=True, recorded_ns=(20_000 * US, 20_000 * US))
+    said, facts = verdict_of(found)
+    assert (said, facts.recorded_steps) == ("likely_improved", None)
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(5, "inconclusive"), (15, "likely_regressed")])

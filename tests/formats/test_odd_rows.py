@@ -89,6 +89,20 @@ def test_calls_that_were_lost_in_several_stretches(tmp_path):
     assert "from 0.009 to 0.050 s" in note.message and "100,000 of 100,060" in note.message
 
 
+@pytest.mark.parametrize(("last", "said"), [(5, "the last 4 of 10 steps"), (8, "")])
+def test_steps_without_calls_to_the_end_are_lost(last: int, said: str, tmp_path):
+    """Those of step `last` are the last ones. The last step of all may be cut off before it calls."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number in range(10):
+        trace.range(1, label(number), 1_000_000 * number, 1_000_000 * number + 950_000)
+    for number in range(last + 1):
+        begin = 1_000_000 * number + 900_000
+        trace.api(1, "cudaLaunchKernel", begin, begin + 5_000, corr=number + 1)
+        trace.kernel(number + 1, begin + 10_000, begin + 20_000)
+    found = [one.message for one in reduced(trace, tmp_path).warnings if one.slug == "cuda-calls-lost"]
+    assert [said in one for one in found] == [True] * bool(said)
+
+
 @pytest.mark.parametrize(
     ("steps", "skipped", "status"), [(False, 50_000, "fail"), (True, 50_000, "fail"), (True, 0, "ok")]
 )

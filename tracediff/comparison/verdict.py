@@ -239,14 +239,17 @@ def recorded_steps(measured: Measured) -> tuple[float, float] | None:
     """The steps of a run of each side, where the programs themselves began to record and recorded other numbers of steps.
 
     A program that stops after so many steps has as many on both sides, and one that stops after a time takes as long: what is left is one that
-    stops when its work is done.
+    stops when its work is done. All steps together then changed by what the recordings did, to a tenth: else some are missing, whose calls were
+    lost, or whose labels are another thread's.
     """
     if measured.frame.once or not all(part.by_program for side in measured.sides[:2] for part in side.parts):
         return None
-    of_runs = measured.frame.regular.group_by("side", "run", "unit").len()
-    steps = dict(of_runs.group_by("side").agg(pl.col("len").mean()).iter_rows())
-    apart = abs(steps[1] - steps[0]) >= LITTLE * min(steps[0], steps[1])
-    return (steps[0], steps[1]) if apart else None
+    of_runs = measured.frame.regular.group_by("side", "run", "unit").agg(pl.len(), pl.col("ns").sum())
+    of_sides = of_runs.group_by("side").agg(pl.col("len", "ns").mean()).sort("side")
+    (before, after), (ns_before, ns_after) = (of_sides[name].to_list() for name in ("len", "ns"))
+    one, other = (sum(part.duration_ns for part in side.parts) / len(side.parts) for side in measured.sides[:2])
+    as_long = abs(ns_after * one - ns_before * other) < LITTLE * ns_before * other
+    return (before, after) if as_long and abs(after - before) >= LITTLE * min(before, after) else None
 
 
 def _decided(

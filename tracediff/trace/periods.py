@@ -303,6 +303,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
         )
     keys = _keys(capture)
     warnings, lost = _unrecorded(capture)
+    warnings += [] if whole_capture else _ended(capture)
     calls, launches, launch_ids = read_calls(db)
     ops = _ops(capture, launch_ids)
     api = {
@@ -401,7 +402,7 @@ def _without_launch(capture: Capture, kernel: Bools, launch: npt.NDArray[np.int3
     ]
 
 
-_LOST = 0.1  # of a process's launches, and of the time that they take
+_LOST = 0.1  # of a process's launches, and of the time that they take; of its steps
 _IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
 
 
@@ -418,6 +419,25 @@ def _unrecorded(capture: Capture) -> tuple[list[Note], float]:
         for pid, lost, calls, start, end, _ in found
     ]
     return notes, max((lost / calls for _, lost, calls, *_ in found), default=0.0)
+
+
+def _ended(capture: Capture) -> list[Note]:
+    """What is said of processes of which some steps make CUDA calls, and all from one on none: what these launched is missing, and no step before it."""
+    found = capture.db.execute(
+        """SELECT pid, count(*) FILTER (start_ns > ended_ns) AS later, count(*) AS steps, any_value(ended_ns)
+        FROM step JOIN (SELECT pid, max(end_ns) AS ended_ns FROM api_call GROUP BY pid) USING (pid)
+        GROUP BY pid HAVING later > 1 AND later >= ? * steps AND later < steps ORDER BY pid""",
+        [_LOST],
+    ).fetchall()
+    return [
+        Note(
+            CALLS_LOST,
+            f"{capture.name}: the last {later:,} of {steps:,} steps of process {pid} begin after its last CUDA call, at {ended / 1e9:.3f} s:"
+            " what they called and launched was not recorded. Likely the program ended before CUPTI wrote its buffers"
+            " (nsys --cuda-flush-interval=1000)",
+        )
+        for pid, later, steps, ended in found
+    ]
 
 
 def _lost(
