@@ -432,13 +432,14 @@ def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
     assert "work" not in [found.name for found in compare(one, again).comparability.checks]
 
 
-def test_as_many_blocks_in_fewer_launches_are_as_much_work(tmp_path):
-    """Two batches of 4 and 12 blocks, or one of 8 and 24."""
+@pytest.mark.parametrize("grid", [8, 5])
+def test_other_blocks_in_fewer_launches_are_no_other_work(grid, tmp_path):
+    """Two batches of 4 and 12 blocks, or one of 8 and 24; or what is left of them once others were fused."""
     sides = [
         side(tmp_path / name, 12, lambda _, acts=acts: acts)
         for name, acts in (
             ("two", [kernel(grid=4), kernel("norm", grid=12)] * 2),
-            ("one", [kernel(grid=8), kernel("norm", grid=24)]),
+            ("one", [kernel(grid=grid), kernel("norm", grid=3 * grid)]),
         )
     ]
     assert {row.kind for row in compare(*sides).structure} == {"kernels", "kernel", "calls"}
@@ -673,6 +674,11 @@ def test_fisher_by_hand():
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", ""),
         ("void f<c10::BFloat16, float>()", "bf16"),
+        ("void f<float16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]>(int)", "fp16"),
+        ("cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_32x6_tn_align4>", "tf32"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_execute_kernel__5x_cublas", "tf32"),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_ffma_kernel", "fp32"),
+        ("cutlass::Kernel2<cutlass_75_tensorop_s1688gemm_f16_128x64_32x6_tn_align4>", "fp16"),
         ("ampere_sgemm_128x64_tn", "fp32"),
         ("void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 1024>(int)", "bf16"),
         ("nvjet_tst_64x8", "bf16"),

@@ -78,9 +78,10 @@ _DTYPES = (
     ("fp8", re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q")),
     ("bf16", re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?t")),
     # cuDNN says wmma_f16 and wgmma_f16 of bfloat16 as well
-    ("fp16", re.compile(r"(?<![a-z])(?<!mma_)f16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
+    ("fp16", re.compile(r"(?<![a-z])(?<!mma_)f16|(?<!b)float16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
     ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
-    ("tf32", re.compile(r"tf32")),
+    # s1688 is a product of 32 bits on tensor cores where no half is said; f32f32_tf32 is what xmma has around it
+    ("tf32", re.compile(r"(?:f32f32_)?tf32|s1688gemm(?!_b?f16)")),
     ("fp64", re.compile(r"double|dgemm|f64")),
     ("fp32", re.compile(r"float(?!8|16)|sgemm(?!<)|f32|ffma|fp32")),
 )
@@ -533,7 +534,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
 
 
 def _workload(of: _Phase) -> Iterator[StructureRow]:
-    """Thread blocks of the kernels of both sides, where less than half of their launches have a shape of the other side, and these are most launches.
+    """Thread blocks of the kernels that both sides launch as often, where less than half of their launches have a shape of the other side, and these are most launches.
 
     Those of kernels in blocks of other sizes tell nothing: a thread may do more.
     """
@@ -541,7 +542,11 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     for at, item in enumerate(of.items):
         if item.kind == "grid" and not item.shape.startswith(" x"):  # of which no grid was recorded
             shapes[item.name].append(at)
-    shared = [every for every in shapes.values() if held.means[:, every].sum(axis=1).all()]
+    shared = []
+    for every in shapes.values():
+        launches = held.means[:, every].sum(axis=1)
+        if launches.all() and np.ptp(launches) <= LITTLE * launches.max():  # with fewer launches, blocks are fewer
+            shared.append(every)
     both = {at for every in shared for at in every if held.means[:, at].all()}
     total, of_both, launched = (
         held.means[:, list(rows)].sum(axis=1)
@@ -662,7 +667,7 @@ def data_type(kernel: str) -> str:
     """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none."""
     name = kernel.lower()
     found = [(match.start(), dtype) for dtype, pattern in _DTYPES if (match := pattern.search(name))]
-    return min(found)[1] if found else ""
+    return min(found, key=lambda one: one[0], default=(0, ""))[1]
 
 
 def _regularly(of: _Phase, item: int, *sides: int) -> bool:
