@@ -571,7 +571,7 @@ def test_copies_memsets_and_allocations_have_advice_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("norms", "said"), [(2, "find what runs the same layers again"), (0, "find who launches it")]
+    ("norms", "said"), [(2, "find what runs the same layers again"), (0, "add --kernel")]
 )
 def test_gemms_and_other_kernels_that_are_launched_more_are_a_further_pass(norms: int, said: str) -> None:
     """GEMMs 4 -> 8, attention 8 -> 12, and norms 2 -> 9, or norms that are new: two kinds are no pass over layers."""
@@ -848,6 +848,22 @@ def test_a_kernel_that_went_is_told_with_what_is_in_its_place() -> None:
         one, structure=[went, came, counted("kernel", 0, 2, name="mul")], kernels=[]
     )
     assert headline(apart).counts == "By count: silu is gone (8 per step); swish is new (4 per step)."
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (["direct_copy_kernel", "i16832gemm"], "sgemm replaced by i16832gemm"),
+        (["direct_copy_kernel", "mul"], "sgemm is gone (8 per step)"),
+    ],
+)
+def test_of_several_kernels_in_the_place_of_one_that_of_its_kind_is_told(others, said) -> None:
+    row = sample.full().kernels[0]
+    sides = (msgspec.structs.replace(row.baseline, names=names) for names in (["sgemm"], others))
+    split = msgspec.structs.replace(row, **dict(zip(("baseline", "candidate"), sides, strict=True)))
+    rows = [counted("kernel", 8, 0, name="sgemm")]
+    one = result("regressed", seen(1_000, 1_092, 8), structure=rows, kernels=[split])
+    assert headline(one).counts.startswith(f"By count: {said}")
 
 
 def test_three_counts_of_the_phase_are_said_none_twice() -> None:

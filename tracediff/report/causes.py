@@ -96,7 +96,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("kernel_split", "kernel split", "kernel split",
                    next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
         CauseWords("kernel_added", "kernels added", "kernels added",
-                   next="find who launches it: add --kernel '{name}' to this command for its thread, its call and, where NVTX was recorded, its range"),
+                   next="add --kernel '{name}' to this command to see what launches it: thread, call and, where NVTX was recorded, range"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
                    next="check that its work is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",

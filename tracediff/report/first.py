@@ -119,6 +119,8 @@ def advised(result: Result) -> str:
         return cause.next.rstrip(".")
     if words.other_work(result) or went_against(result):
         return say("next_work")
+    if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
+        return say("next_no_kernels")
     runs = result.step.runs_advised
     if runs and (not _surely_faster(result) or _doubts(result)):
         return say("record" if runs <= MOST_RUNS else "next_noisy", runs=f"{min(runs, MOST_RUNS)}")

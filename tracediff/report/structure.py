@@ -180,13 +180,14 @@ def _opposite(kernel: StructureRow | None, row: StructureRow) -> bool:
 
 
 def _counterpart(result: Result, row: StructureRow) -> str:
-    """What the kernel table has in place of a kernel that one side lacks; empty where it has nothing."""
+    """What the kernel table has in place of a kernel that one side lacks, of several one of its kind; empty where it has none."""
     if row.kind != "kernel" or (row.baseline and row.candidate):
         return ""
     for one in result.kernels:
         mine, other = (one.baseline, one.candidate) if row.baseline else (one.candidate, one.baseline)
         if mine and other and mine.names == [row.name] and row.name not in other.names:
-            return other.names[0]
+            like = [name for name in other.names if category(name) == category(row.name)]
+            return next(iter(like), other.names[0] if len(other.names) == 1 else "")
     return ""
 
 
