@@ -674,7 +674,10 @@ def test_fisher_by_hand():
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35", ""),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", ""),
         ("void f<c10::BFloat16, float>()", "bf16"),
-        ("void f<float16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]>(int)", "fp16"),
+        (
+            "void f<float16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]>(int)",
+            "fp16",
+        ),
         ("cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_32x6_tn_align4>", "tf32"),
         ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_execute_kernel__5x_cublas", "tf32"),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_ffma_kernel", "fp32"),

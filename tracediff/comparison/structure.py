@@ -78,7 +78,10 @@ _DTYPES = (
     ("fp8", re.compile(r"e4m3|e5m2|fp8|nvjet_(sm\d+_)?q")),
     ("bf16", re.compile(r"bf16|bfloat16|nvjet_(sm\d+_)?t")),
     # cuDNN says wmma_f16 and wgmma_f16 of bfloat16 as well
-    ("fp16", re.compile(r"(?<![a-z])(?<!mma_)f16|(?<!b)float16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h")),
+    (
+        "fp16",
+        re.compile(r"(?<![a-z])(?<!mma_)f16|(?<!b)float16|fp16|half|hgemm|h16816|h884|nvjet_(sm\d+_)?h"),
+    ),
     ("int8", re.compile(r"int8|(?<![a-z0-9])s8|i8816|imma")),
     # s1688 is a product of 32 bits on tensor cores where no half is said; f32f32_tf32 is what xmma has around it
     ("tf32", re.compile(r"(?:f32f32_)?tf32|s1688gemm(?!_b?f16)")),
@@ -545,7 +548,9 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     shared = []
     for every in shapes.values():
         launches = held.means[:, every].sum(axis=1)
-        if launches.all() and np.ptp(launches) <= LITTLE * launches.max():  # with fewer launches, blocks are fewer
+        if (
+            launches.all() and np.ptp(launches) <= LITTLE * launches.max()
+        ):  # with fewer launches, blocks are fewer
             shared.append(every)
     both = {at for every in shared for at in every if held.means[:, at].all()}
     total, of_both, launched = (

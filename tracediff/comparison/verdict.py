@@ -247,7 +247,9 @@ def recorded_steps(measured: Measured) -> tuple[float, float] | None:
     of_runs = measured.frame.regular.group_by("side", "run", "unit").agg(pl.len(), pl.col("ns").sum())
     of_sides = of_runs.group_by("side").agg(pl.col("len", "ns").mean()).sort("side")
     (before, after), (ns_before, ns_after) = (of_sides[name].to_list() for name in ("len", "ns"))
-    one, other = (sum(part.duration_ns for part in side.parts) / len(side.parts) for side in measured.sides[:2])
+    one, other = (
+        sum(part.duration_ns for part in side.parts) / len(side.parts) for side in measured.sides[:2]
+    )
     as_long = abs(ns_after * one - ns_before * other) < LITTLE * ns_before * other
     return (before, after) if as_long and abs(after - before) >= LITTLE * min(before, after) else None
 
