@@ -1728,3 +1728,15 @@ def test_launches_that_a_cause_counts_are_not_counted_again_among_all() -> None:
     assert [said(one) for one in rows] == ["", "By count: 2,551 -> 4,856 kernels per step."]
     there = msgspec.structs.replace(rows[0], range="forward")
     assert said(there) == "By count: 2,551 -> 4,855 kernels per step in forward."
+
+
+def test_parts_of_kernels_that_went_both_ways_stand_in_the_brackets_of_their_names() -> None:
+    parts = [
+        m.FindingPart(
+            "kernel_time", m.Where(kernels=m.Kernels((name,), ())), us * US, us * US, us * US, "exact"
+        )
+        for name, us in (("silu", -160.0), ("mul", 100.0))
+    ]
+    one = finding("kernel_time", -60.0, parts=parts, where={"kernels": m.Kernels(("silu", "mul"), ())})
+    said = headline(result("improved", seen(1_000, 940, 8, one), one)).why
+    assert said.endswith("faster kernels (silu and mul: silu -160.00 us, mul +100.00 us).")
