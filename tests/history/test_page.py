@@ -81,7 +81,7 @@ def test_a_cause_of_other_steps_than_the_change_says_per_which():
         )
         change = msgspec.structs.replace(segment.changes[0], measure=measure, causes=[of[cause]])
         (text,) = causes(change, own)
-        return text.removeprefix(f"{cause} +1.00 ms (+100 %)")
+        return text.removeprefix(f"{cause} +1,000 us (+100 %)")
 
     assert (
         said("step", "step-with-prompt.gil_wait", "step-with-topk", "step-with-prompt")
@@ -194,7 +194,7 @@ def test_where_it_stands_adds_up_and_says_how_many_points_its_level_is_of():
     assert standing.level == pytest.approx(1.2e6, rel=0.01)
     assert standing.baseline + standing.delta == pytest.approx(standing.level), "they stand side by side"
     row = next(line.split() for line in printed(history(12, plant=plant)).splitlines() if " to +" in line)
-    assert row[0] == "generation" and row[-3:] == ["4", "1.21", "ms"], row
+    assert row[0] == "generation" and row[-3:] == ["4", "1,210", "us"], row
 
 
 def test_names_of_measures_are_for_readers():

@@ -366,9 +366,9 @@ def test_parts_are_as_sure_as_their_cause_and_only_launches_are_counted() -> Non
     section = findings.cause(whole, finding, units.Scale("us", 1_000, 2))
     (made,) = [one for one in section.blocks if getattr(one, "name", "") == "parts"]
     assert [[cell.text for cell in row.cells][1:] for row in made.rows] == [
-        ["8", "7", "-9.00", "-9.50 to -8.50"],
-        ["", "", "-5.22", "-5.91 to -4.53"],
-        ["", "", "+1.00", "-2.00 to +4.00"],
+        ["8", "7", "-9.000", "-9.500 to -8.500"],
+        ["", "", "-5.220", "-5.910 to -4.530"],
+        ["", "", "+1.000", "-2.000 to +4.000"],
     ]
     assert [row.cells[3].tone for row in made.rows] == ["faster", "faster", "noise"]
 

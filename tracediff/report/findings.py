@@ -169,7 +169,7 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
     if one.note:
         said.append(Line([one.note], "note"))
     for what, text in (
-        ("of it", shorten(words.parts_line(one, scale), 300)),
+        ("of it", shorten(words.parts_line(one, words.finding_scale([one], result)), 300)),
         ("at", ", ".join(f"{name} {shorten(value, 120)}" for name, value in words.places(one))),
     ):
         if text:
@@ -188,7 +188,8 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
             for part in sorted(one.parts, key=lambda part: (part.follows, -abs(part.delta_ns)))
         ]
         title = say("parts_of", rank=f"{one.rank}")
-        found.append(table(result, "parts", own, title=title, scale=scale, look="plain", depth=2))
+        fine = units.scale_for([part.delta_ns for part in one.parts], words.page_unit(result))
+        found.append(table(result, "parts", own, title=title, scale=fine, look="plain", depth=2))
     if one.evidence.moments:
         sides = ", ".join(moment.side for moment in one.evidence.moments)
         title = say("open_in", viewer=words.viewer(result), sides=sides)

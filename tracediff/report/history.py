@@ -49,18 +49,18 @@ _APART = {
 }
 
 
-def amount(value: float | None, unit: str) -> str:
-    """A value per step: a time with three digits, or a count; '' of none."""
+def amount(value: float | None, unit: str, other: float | None = None) -> str:
+    """A value per step: a time with three digits, in the unit that it shares with another; or a count; '' of none."""
     if value is None:
         return ""
-    return units.count(value) if unit == "count" else units.spoken(value)
+    return units.count(value) if unit == "count" else units.both(value, other or 0.0).size(value)
 
 
-def signed(value: float, unit: str) -> str:
-    """A difference with its sign."""
+def signed(value: float, unit: str, other: float | None = None) -> str:
+    """A difference with its sign, in the unit of what it is a difference of."""
     if unit == "count":
         return f"{round(value, 2):+,.2f}" if abs(value) >= 0.005 else "0"
-    return units.spoken_delta(value)
+    return units.both(value, other or 0.0).delta(value)
 
 
 def size(delta: float | None, base: float | None, unit: str) -> str:
@@ -68,7 +68,7 @@ def size(delta: float | None, base: float | None, unit: str) -> str:
     if delta is None:
         return ""
     part = units.change(delta, base)
-    return signed(delta, unit) + (f" ({part})" if part else "")
+    return signed(delta, unit, base) + (f" ({part})" if part else "")
 
 
 def called(measure: str) -> str:
@@ -348,14 +348,14 @@ def _standing(segment: Segment) -> list[Block]:
 
 _STANDING: dict[str, Callable[[Standing], str]] = {
     "measure": lambda one: called(one.measure),
-    "pinned": lambda one: amount(one.baseline, one.unit),
-    "level": lambda one: amount(one.level, one.unit),
+    "pinned": lambda one: amount(one.baseline, one.unit, one.level),
+    "level": lambda one: amount(one.level, one.unit, one.baseline),
     "since pinned": lambda one: size(one.delta, one.baseline, one.unit),
     "95 % CI": lambda one: " to ".join(
-        signed(end, one.unit) for end in (one.low, one.high) if end is not None
+        signed(end, one.unit, one.level) for end in (one.low, one.high) if end is not None
     ),
     "points": lambda one: str(one.points),
-    "newest": lambda one: amount(one.last, one.unit),
+    "newest": lambda one: amount(one.last, one.unit, one.level),
 }
 
 
@@ -399,7 +399,8 @@ def beside(history: History, segments: Sequence[Segment]) -> Table:
         one, other = (points.get(at) for at in pair)
         if one is not None or other is not None:
             delta = None if one is None or other is None else other - one
-            rows.append([shorten(name, 120), amount(one, unit), amount(other, unit), size(delta, one, unit)])
+            sides = amount(one, unit, other), amount(other, unit, one)
+            rows.append([shorten(name, 120), *sides, size(delta, one, unit)])
     heads = [say("per_step"), *(commit(history.points[at]) for at in pair), "Delta"]
     made = grid("points", heads, rows[:LIMIT], right=(1, 2, 3), look="data sortable")
     return replace(made, caption=say("two_points"), left=len(rows[LIMIT:]), field="segments.series")
