@@ -27,6 +27,7 @@ from tracediff.report.pictures.style import (
     fitting,
     label,
     marks,
+    tick,
     typeset,
 )
 
@@ -88,7 +89,7 @@ def _chart(
     out.write(layout.width, 8, unit, "right", "--muted")
     axes = out.axes(AXIS, ROW, right, bottom)
     axes.set(xlim=(0, last), ylim=(least, high + room))
-    label(axes.yaxis, {at: units.count(at) if counts else scale.number(at) for at in marks(least, high + room, 3)})  # fmt: skip
+    label(axes.yaxis, {at: units.count(at) if counts else tick(at, scale) for at in marks(least, high + room, 3)})  # fmt: skip
     _draw_borders(axes, segments, place)
     for segment, row in rows:
         _draw_series(axes, segment, row, place)
