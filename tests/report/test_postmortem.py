@@ -231,7 +231,7 @@ def test_what_moved_and_what_was_not_captured_is_not_ruled_out() -> None:
 
 def test_kernels_that_may_have_changed_unseen_are_counted() -> None:
     """Of 8 rows 5 changed; of 318.9 us at most 1.4 us (0.4 %), of 96.9 us 1.0 us and of 28.0 us 1.3 us (4.6 %): each below 5 %."""
-    assert "3 kernel rows changed by less than 5.0 % each." in markdown(sample.full())
+    assert "3 kernel rows changed by less than 5 % each." in markdown(sample.full())
 
 
 def test_circumstances_stand_beside_each_other() -> None:

@@ -146,18 +146,18 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     # the farther ends of the intervals are 2.2, 1.4, 2.7, 1.0, 5.2, 6.0, 1.3 and 3.7 us, of 212, 319, 60.1, 96.9, 4.3, 5.1, 28 and 44 us
     assert (
         said(0)
-        == "5 kernel rows changed by less than 5.0 % each; too much scatter to tell, or not tested: 3."
+        == "5 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 3."
     )
     assert (
         said(1)
-        == "4 kernel rows changed by less than 5.0 % each; too much scatter to tell, or not tested: 4."
+        == "4 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 4."
     )
     assert (
-        said(5) == "1 kernel row changed by less than 5.0 % each; too much scatter to tell, or not tested: 7."
+        said(5) == "1 kernel row changed by less than 5 % each; too much scatter to tell, or not tested: 7."
     )
     assert said(8) == "Too much scatter to tell, or not tested: 8 kernel rows."
     only = [still[1], still[3]]
-    assert kernels.none_changed(only) == ("2 kernel rows changed by less than 5.0 % each.")
+    assert kernels.none_changed(only) == ("2 kernel rows changed by less than 5 % each.")
     same = [msgspec.structs.replace(row, delta_ns=0.0) for row in only]
     assert kernels.none_changed(same) == "Identical on both sides: 2 kernel rows."
 
@@ -167,7 +167,7 @@ def test_kernels_within_noise_are_counted_and_untested_ones_are_listed() -> None
     calm = [msgspec.structs.replace(row, level="within_noise") for row in whole.kernels]
     text = render(msgspec.structs.replace(whole, kernels=calm))
     assert (
-        "5 kernel rows changed by less than 5.0 % each; too much scatter to tell, or not tested: 3."
+        "5 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 3."
         in " ".join(text.split())
     )
     assert "Kernels that differ most" not in text

@@ -165,7 +165,7 @@ def none_changed(rows: Sequence[KernelRow]) -> str:
         rows=units.counted(still, "kernel row"),
         unknown=units.counted(unknown, "kernel row"),
         others=f"{unknown:,}",
-        limit=units.share(OWN),
+        limit=f"{100 * OWN:g} %",
     )
 
 
