@@ -145,12 +145,10 @@ def test_rows_that_were_not_tested_are_not_said_to_be_unchanged() -> None:
     assert len(still) == 8
     # the farther ends of the intervals are 2.2, 1.4, 2.7, 1.0, 5.2, 6.0, 1.3 and 3.7 us, of 212, 319, 60.1, 96.9, 4.3, 5.1, 28 and 44 us
     assert (
-        said(0)
-        == "5 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 3."
+        said(0) == "5 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 3."
     )
     assert (
-        said(1)
-        == "4 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 4."
+        said(1) == "4 kernel rows changed by less than 5 % each; too much scatter to tell, or not tested: 4."
     )
     assert (
         said(5) == "1 kernel row changed by less than 5 % each; too much scatter to tell, or not tested: 7."
