@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracediff.cli.options import takes
+from tracediff.cli.options import Grouped, takes
 from tracediff.cli.outputs import BY_NAME, Output, check, not_of, write_outputs
 from tracediff.cli.say import say
 from tracediff.formats.recognise import counted
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    cls=Grouped,
+    first=("build", "capture", "cause", "folder", "page"),
     epilog="""
 \b
 Examples:
@@ -30,7 +32,7 @@ Examples:
 \b
 Ctrl-C at any time: the same command goes on. Runs that were made are not made again.
 Exit status: 0 the culprit is found, 1 error, 2 usage, 4 no culprit, several, or one that its parent does not confirm.
-"""
+""",
 )
 @takes(request=BisectRequest, output=Output, omit=not_of("bisect"))
 @click.option(

@@ -330,7 +330,7 @@ def read_result(path: Path) -> Result:
     raise TracediffError(
         "not-a-result",
         f"{path.name} {kind_of(found).says}, not steps",
-        fix="tracediff compare A B --json FILE",
+        fix=f"tracediff report {path} --md FILE writes it as Markdown",
     )
 
 
