@@ -85,7 +85,9 @@ def render_markdown(report: Report, top: int = 10) -> str:
     """The report as Markdown; `top`: rows of a table."""
     _, sign, text, section = _opened(report)
     whole = Section("", sign + text, blocks.printed(section, 1))
-    return document.markdown([whole], level=2, width=_WIDTH, note=said_by(report.tool, "every_row_of_it"))
+    return document.markdown(
+        [whole], level=2, rows=top, width=_WIDTH, note=said_by(report.tool, "every_row_of_it")
+    )
 
 
 def render_html(report: Report) -> str:

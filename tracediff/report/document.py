@@ -51,12 +51,13 @@ def markdown(
     folds: Sequence[tuple[str, Sequence[Block]]] = (),
     note: str = "",
     level: int = 1,
+    rows: int = LIMIT,
     most: int = LIMIT,
     width: int = 160,
 ) -> str:
     """Write sections whole, each under a heading of a level, then blocks, what is folded, and what to read besides.
 
-    most: rows of a table that is folded; width: of a name.
+    rows: of a table; most: of one that is folded; width: of a name.
     """
     template = templates.markdown_environment().get_template("document.md.j2")
     return template.render(
@@ -65,7 +66,7 @@ def markdown(
         folds=folds,
         note=note,
         level=level,
-        rows=LIMIT,
+        rows=rows,
         most=most,
         width=width,
     )

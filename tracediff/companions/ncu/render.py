@@ -76,18 +76,13 @@ def _part(row: NcuRow, number: int) -> Section:
     bounds = say("ncu_bound", kernel=kernel, bound=both(row, bound), limited=both(row, limited))
     tables = (("ncu_figures", figures(row)), ("ncu_stalls", stalls(row)))
     listed = [
-        table(
-            "ncu figures",
-            lines,
-            VALUES,
-            limit=LIMIT,
-            title=say(title, kernel=kernel),
-            look="plain",
-            depth=depth,
+        replace(
+            table("ncu figures", lines, VALUES, limit=LIMIT, title=say(title, kernel=kernel), look="plain", depth=depth),
+            field="ncu.rows",
         )
         for title, lines in tables
         if lines
-    ]
+    ]  # fmt: skip
     blocks: list[Block] = [
         _facts(row),
         *(Line([Strong(one.rule), f" ({one.kind}) {one.text}"], "aside") for one in row.reasons),
