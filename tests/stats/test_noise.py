@@ -451,3 +451,14 @@ def test_host_code_behind_gpu_work_moves_with_the_host_too():
     assert levered.host_speed / US == pytest.approx([-1829], abs=1)
     assert alone.clear[0] and not levered.clear[0]
     assert levered.delta == alone.delta
+
+
+@pytest.mark.parametrize(("after", "explained"), [(2_200, 1_860), (1_000, 700), (320, 303)])
+def test_a_slower_host_may_bring_to_light_what_it_did_behind_the_gpu_and_no_more_than_came(after, explained):
+    """6 ms of a host per step, 0.3 of them seen, and one 0.3 slower: g = 0.27, of 6 e^0.135 = 6.87 ms 2 sinh(0.135) are 1.86.
+
+    Of 0.7 ms more it may explain all. Of 20 us it is what counts in any case: of four times 0.32 e^-0.135 ms, 303 us.
+    """
+    sample = Sample((us(300), us(after)), (np.array([0.0]), np.array([0.3])))
+    noise = Noise(np.array([[15.0], [50.0]]) * US, np.array([True]), (20.0, 8_000 / after))
+    assert estimate(sample, noise).host_speed / US == pytest.approx([explained], abs=1)

@@ -27,7 +27,18 @@ from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
 from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, OWN, SURELY, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
-from tracediff.stats.noise import Estimate, Groups, Hosts, Noise, Sample, estimate, paired, permuted_t, splits
+from tracediff.stats.noise import (
+    LEVER,
+    Estimate,
+    Groups,
+    Hosts,
+    Noise,
+    Sample,
+    estimate,
+    paired,
+    permuted_t,
+    splits,
+)
 from tracediff.stats.rules import LITTLE, MOSTLY, PAIRS, PERMUTE, RUNS_TELL
 from tracediff.stats.tests import ALPHA
 
@@ -259,7 +270,6 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
 STEP = 0  # the cell of the whole step
 _PHI = 1.4  # error of a typical step, and so of the tail, over that of its blocks: variance x 1.7 to 3, as the middle half is cut out
-_LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it, at most: 1.3 to 4.7 in programs that nulls of 30 % show
 # Events that no step of many shows may still be expected (Garwood's bound of 0).
 _NONE_SEEN = -math.log(ALPHA / 2)
 
@@ -320,7 +330,7 @@ def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
     cells = len(layout.kinds)
     seen = means[:, [cell for name, cell in layout.categories.items() if CAUSES[name].host]].sum(axis=1)
     busy = means[:, STEP] - means[:, cells]
-    one, other = np.clip(busy / np.maximum(seen, 1.0), 1.0, _LEVER).tolist()
+    one, other = np.maximum(busy / np.maximum(seen, 1.0), 1.0).tolist()
     return one, other
 
 
@@ -362,7 +372,7 @@ def _phase_cells(
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)
     lever = _lever(layout, typical.means[:2])
     usual = _usual(layout, few=not phase.judged)
-    usual = np.where(host, np.minimum(usual * np.array(lever)[:, None], WAIT), usual)
+    usual = np.where(host, np.minimum(usual * np.minimum(lever, LEVER)[:, None], WAIT), usual)
     usual[:, layout.kernels] = np.where(
         loose, _loosened(layout, typical.means[:2, :cells], usual, host), usual[:, layout.kernels]
     )

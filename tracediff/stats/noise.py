@@ -32,6 +32,7 @@ NU = 5.0  # degrees of freedom of the usual scatter: the 95th percentile of host
 BETA = 0.9  # log time of host code per unit of z: 0.83 to 1.08 in six programs, 0.4 to 1.4 in continuous batching
 TAU = 0.3  # standard deviation of that slope: residuals of host time are 19 to 21 % where hosts are 1.5 to 2.2 apart
 Z0 = 0.25  # standard deviation of beta z of a pair whose host speed was not measured: 0.29 x 0.9 over the null pairs
+LEVER = 4.0  # host code behind GPU work counts so many times what is seen of it: 1.3 to 4.7 in programs that nulls of 30 % show
 FLOOR = 50.0  # ns: kernels of one program differ by 30 to 90, gaps inside graphs by 46
 SPLITS = 2_000  # permutations beyond which they are drawn at random: p = 0.05 is known to 0.005 then
 _FAR = 60.0  # a quantile beyond which p is 0: with five degrees of freedom it is 2e-8 there
@@ -75,8 +76,8 @@ class Sample(msgspec.Struct, frozen=True):
 class Noise(msgspec.Struct, frozen=True):
     """What runs of one program usually differ by. scatter: standard deviation of a run of each side, ns, (2, cells); host: (cells,).
 
-    lever: of the host's code on each side, how many times what was seen of it moves with the host's speed, (2,): code that ran while the
-    GPU was busy comes to light where the host is slower.
+    lever: of the host's code on each side, how many times what was seen of it there was, (2,): what ran while the GPU was busy comes to
+    light where the host is slower.
     """
 
     scatter: Floats
@@ -210,14 +211,22 @@ def _host(sample: Sample, noise: Noise) -> _Host:
     """Only the time that both sides have may move with the host."""
     one, other = (values.mean(axis=0) for values in sample.values)
     if sample.speed is None:  # what the GPU hides is no part of a guess
-        common = np.maximum(np.minimum(one, other), 0.0)
         unsure = Z0 if sample.hosts == "unknown" else 0.0
-        return _Host(sample.values, np.where(noise.host, unsure * common, 0.0))
-    one, other = one * noise.lever[0], other * noise.lever[1]
+        return _Host(
+            sample.values, np.where(noise.host, unsure * np.maximum(np.minimum(one, other), 0.0), 0.0)
+        )
     speed, gap = sample.speed, sample.gap
     beta, error = _slope(sample, noise)
-    # as both hosts of the mean speed would take it
-    common = np.maximum(np.minimum(one * np.exp(beta * gap / 2), other * np.exp(-beta * gap / 2)), 0.0)
+
+    def of_both(levers: tuple[float, float]) -> Floats:  # as both hosts of the mean speed would take it
+        before, after = one * levers[0] * np.exp(beta * gap / 2), other * levers[1] * np.exp(-beta * gap / 2)
+        return np.asarray(np.maximum(np.minimum(before, after), 0.0))
+
+    # all that ran behind the GPU comes to light where as much came to light as a host of that speed would bring
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risen = np.nan_to_num((other - one) / (2 * np.sinh(beta * gap / 2)))
+    usual = min(noise.lever[0], LEVER), min(noise.lever[1], LEVER)
+    common = np.maximum(of_both(usual), np.minimum(of_both(noise.lever), risen))
     middle = (speed[0].mean() + speed[1].mean()) / 2
     even = tuple(
         values - common * np.expm1(np.outer(of - middle, beta))
@@ -232,7 +241,7 @@ def _slope(sample: Sample, noise: Noise) -> tuple[Floats, Floats]:
     precision = np.zeros(len(noise.host))
     weighed = np.zeros(len(noise.host))
     for values, speed, variance, lever in zip(
-        sample.values, sample.speed, _run_variance(sample, noise), noise.lever, strict=True
+        sample.values, sample.speed, _run_variance(sample, noise), np.minimum(noise.lever, LEVER), strict=True
     ):
         mean, z = values.mean(axis=0), speed - speed.mean()
         known = noise.host & (mean > 0)
