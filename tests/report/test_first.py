@@ -1497,6 +1497,7 @@ def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> 
             "find what the thread waits for in wait_for_batch",
         ),
         ("host_work", {"where": {"range": "_schedule"}}, "profile the host code in _schedule"),
+        ("host_work", {"where": {"range": "ncclReduceScatter"}}, "count the collectives per step"),
         (
             "host_work",
             {"where": {"range": "awaited"}},

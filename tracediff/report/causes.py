@@ -175,6 +175,7 @@ _ADVISED: tuple[tuple[str, str, Callable[[Finding], object]], ...] = (
     ("other_device", "", lambda one: one.facts.other_device),
     ("awaits", "host_work", lambda one: awaits(one.where.range or "")),
     ("os_call", "host_work", lambda one: one.where.os_call),
+    ("collectives", "host_work", lambda one: (one.where.range or "").startswith("nccl")),
     ("holder", "gil_wait", lambda one: one.where.holder_thread == UNNAMED),
     ("shared", "launch_latency", lambda one: one.candidate_ns > ALONE_NS * (one.evidence.count_candidate or inf)),
     ("memset", "memcpy", lambda one: one.where.holds("memset")),

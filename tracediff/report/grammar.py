@@ -122,6 +122,7 @@ PATTERNS: dict[str, str] = {
     "advise_shapes": "find why these kernels are launched in other shapes: they have another amount of work, or share it out otherwise",
     "advise_memset": "find what sets this memory: set it once, or not at all where it is overwritten",
     "advise_allocates": "find what allocates or frees memory {place}: keep it from step to step, or leave it to a caching allocator",
+    "advise_collectives": "count the collectives per step: fewer and larger messages cut this time",
     "advise_copies": "count the copies per step: fewer and larger ones cut this time",
     "next_program": "compare captures of one program; --force sets these two side by side all the same",
     "next_again": "record again what was lost, as its warning says; --force sets these two side by side all the same",
