@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from tests.companions.latencies.test_render import report as latency_report
 from tests.report import sample
+from tests.report.browser import check_looks, launched
 from tests.report.golden import check
 from tests.report.test_markdown import MIXED, hostile
 from tracediff.errors import TracediffError
@@ -285,3 +286,11 @@ def test_the_ending_says_the_form(name: str) -> None:
 
 def test_golden() -> None:
     check(Path("postmortem.md"), markdown(sample.full()))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_its_page_fits_a_phone_and_is_read_by_all(width: int, scheme: str, tmp_path: Path) -> None:
+    page = tmp_path / "incident.html"
+    page.write_text(html(sample.full()), encoding="utf-8")
+    with launched() as browser:
+        check_looks(browser, page, width, scheme)
