@@ -24,6 +24,8 @@ RESULTS = {
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 # Tables, strikethrough and bare addresses as links, as GitHub renders a comment; a newline is a line break there.
 GFM = MarkdownIt("gfm-like", {"html": True, "breaks": True})
+assert GFM.linkify is not None
+GFM.linkify.tlds(["com"])  # no forge links a bare name such as 0.al
 NASTY = [
     "a|b", "`", "``x", "<img src=x onerror=alert(1)>", "</details>", "<!-- tracediff -->", "@everyone", "@octocat/team",
     "#123", "GH-12", "owner/repo#7", "https://evil.example/x", "www.evil.example", "mail@evil.example", "**bold**",
