@@ -156,6 +156,8 @@ def test_calls_that_were_lost_are_said_first() -> None:
     said = "CUDA calls were lost in recording (cuda-calls-lost): all figures are of what is left."
     assert said in first.lines(result("regressed", seen(1_000, 1_092, 8, WORK), WORK, warnings=lost))
     assert said not in first.lines(result("not_comparable", seen(1_000, 1_092, 8, WORK), WORK, warnings=lost))
+    unclear = result("inconclusive", seen(1_000, 1_092, 200, WORK), WORK, warnings=lost)
+    assert first.lines(unclear)[-1].startswith("Next: record again: CUDA calls were lost")
 
 
 @pytest.mark.parametrize(
@@ -432,10 +434,10 @@ def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> No
 @pytest.mark.parametrize(
     ("known", "all_steps", "more"),
     [
-        ({"other_steps": (20.0, 80.0)}, "+280 %, 20 -> 80 of them for the same results", ""),
-        ({"other_steps": (20.0, 10.0)}, "", "; all steps together -52.5 %, 20 -> 10 of them for the same results"),
-        ({"recorded_steps": (20.0, 30.0)}, "+42.5 %, the programs recorded 20 -> 30 of them", ""),
-        ({"recorded_steps": (20.0, 10.0)}, "", "; all steps together -52.5 %, the programs recorded 20 -> 10 of them"),
+        ({"other_steps": (20.0, 80.0)}, "+280 % for 20 -> 80 steps with the same results", ""),
+        ({"other_steps": (20.0, 10.0)}, "", "; all steps together -52.5 % for 20 -> 10 steps with the same results"),
+        ({"recorded_steps": (20.0, 30.0)}, "+42.5 % for 20 -> 30 steps", ""),
+        ({"recorded_steps": (20.0, 10.0)}, "", "; all steps together -52.5 % for 20 -> 10 steps"),
         ({"recorded_steps": (20.0, 21.0)}, "", ""),
         ({}, "", ""),
     ],
@@ -555,7 +557,7 @@ def test_kernels_in_other_shapes_have_advice_of_their_own(other: float, said: st
     ("cause", "where", "counts", "said"),
     [
         ("memcpy", {"kernels": m.Kernels(("[memcpy HtoD]",))}, (9, 17), "find what launches this copy"),
-        ("memcpy", {"kernels": m.Kernels(("[memcpy HtoD]",))}, (9, 18), "count the copies"),
+        ("memcpy", {"kernels": m.Kernels(("[memcpy HtoD]",))}, (9, 18), "join copies"),
         ("memcpy", {"kernels": m.Kernels(("[memset]",))}, (0, 3), "find what sets this memory"),
         ("host_api", {"api": "cudaMallocAsync_v2"}, (1, 3), "find what allocates"),
         ("host_api", {"api": "cudaEventRecord"}, (1, 3), "find the call"),
@@ -1497,7 +1499,7 @@ def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> 
             "find what the thread waits for in wait_for_batch",
         ),
         ("host_work", {"where": {"range": "_schedule"}}, "profile the host code in _schedule"),
-        ("host_work", {"where": {"range": "ncclReduceScatter"}}, "count the collectives per step"),
+        ("host_work", {"where": {"range": "ncclReduceScatter"}}, "join messages"),
         (
             "host_work",
             {"where": {"range": "awaited"}},
@@ -1518,7 +1520,7 @@ def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> 
         (
             "launch_api",
             {"where": {"api": "cudaMemcpyAsync"}, "facts": m.FindingFacts(copies=True)},
-            "count the copies per step",
+            "join copies",
         ),
         (
             "host_work",

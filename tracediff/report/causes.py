@@ -98,7 +98,7 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("kernel_added", "kernels added", "kernels added",
                    next="add --kernel '{name}' to this command to see what launches it: thread, call and, where NVTX was recorded, range"),
         CauseWords("kernel_removed", "kernels removed", "kernels removed",
-                   next="check that its work is done elsewhere, or was not needed"),
+                   next="check that the work of these kernels is done elsewhere, or was not needed"),
         CauseWords("batch_mix", "batch mix", "batch mix",
                    next="run both sides with the same requests and arrival times before comparing totals"),
     )

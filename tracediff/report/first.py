@@ -115,6 +115,8 @@ def advised(result: Result) -> str:
         return say(_NEXT.get(failed.name, "next_alike"), name=name)
     if result.verdict == "no_change":
         return say("next_same")
+    if words.calls_lost(result) and result.verdict not in words.MOVED:
+        return say("next_lost")
     if cause := _named(result) or _counted(result):
         return cause.next.rstrip(".")
     if words.other_work(result) or went_against(result):
