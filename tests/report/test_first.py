@@ -1618,6 +1618,15 @@ def test_the_only_kernel_that_a_range_launches_more_often_is_named() -> None:
     assert "--kernel 'direct_copy'" in advice(mixed)
 
 
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [("kernel_added", "--kernel 'a*; date; *b'"), ("kernel_time", "--ncu 'a.*..date...*b'")],
+)
+def test_a_name_of_a_trace_ends_no_quote_of_a_command(cause, said) -> None:
+    one = finding(cause, 100.0, where={"kernels": m.Kernels(("a'; date; 'b",))})
+    assert said in advice(one)
+
+
 def test_a_place_outside_any_range_is_no_range() -> None:
     outside = "outside any range, between sort and sort"
     one = finding(

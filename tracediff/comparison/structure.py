@@ -548,9 +548,8 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     shared = []
     for every in shapes.values():
         launches = held.means[:, every].sum(axis=1)
-        if (
-            launches.all() and np.ptp(launches) <= LITTLE * launches.max()
-        ):  # with fewer launches, blocks are fewer
+        # with fewer launches, blocks are fewer
+        if launches.all() and np.ptp(launches) <= LITTLE * launches.max():
             shared.append(every)
     both = {at for every in shared for at in every if held.means[:, at].all()}
     total, of_both, launched = (

@@ -216,7 +216,7 @@ def other_steps(measured: Measured) -> tuple[float, float] | None:
 
     Of the ranks that have results, and of the devices of these, on average. They come in most steps of the side that has fewer, and in as many of the other.
     """
-    sums = np.zeros((4, 2))
+    sums = np.zeros((4, 2))  # ranks and devices, their steps, those with results, the bytes of these
     for side, run, _, part in parts_of(measured.sides[:2]):
         if run in measured.frame.kept(side):
             results = pl.col("what").is_in(

@@ -113,8 +113,8 @@ def advice(finding: Finding) -> str:
     call = finding.where.os_call or (slow.api if slow else finding.where.api) or "a synchronising function"
     if kind := advised(finding):
         return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
-    # where reports cut a name, a command takes a pattern
-    name = _largest(finding).replace("\u2026", "*")
+    # where reports cut a name, a command takes a pattern; a quote of a trace would end that of the shell
+    name = re.sub("[\u2026']", "*", _largest(finding))
     slots = {
         "place": place,
         "call": call,
@@ -128,7 +128,7 @@ def advice(finding: Finding) -> str:
 def _regex(name: str) -> str:
     """What Nsight Compute finds a kernel by: its function without template arguments, of a long one both ends."""
     function = name.partition("<")[0].rpartition("::")[2]
-    return shorten(function, NAME).replace("\u2026", "*").replace("*", ".*")
+    return re.sub(r"[^\w*]", ".", shorten(function, NAME).replace("\u2026", "*")).replace("*", ".*")
 
 
 def advised(finding: Finding) -> str:
