@@ -335,7 +335,8 @@ def _called(result: Result, one: ObservedPart, finding: Finding, names: Counter[
     if finding.part == "tail":
         cause = say("in_rare_steps", what=cause)
     if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
-        cause = f"{cause[:-1]}: {opposed})" if cause.endswith(")") else f"{cause} ({opposed})"
+        bracketed = cause.endswith(")") and " (" in cause  # not operator()
+        cause = f"{cause[:-1]}: {opposed})" if bracketed else f"{cause} ({opposed})"
     return cause
 
 
