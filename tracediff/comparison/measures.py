@@ -193,11 +193,11 @@ def _quantity(text: str, name: str) -> str:
 
 def _bad(text: str, why: str, *near: str) -> TracediffError:
     meant = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
-    said = "; ".join(filter(None, (why, meant)))
+    said = ": ".join(filter(None, (f"{text!r} is no measure", why)))
     short = ", ".join(f"{one} = {key}" for one, key in SHORT.items())
     return UsageError(
         "bad-measure",
-        f"{text!r} is no measure{': ' if why else '; ' if meant else ''}{said}",
+        "; ".join(filter(None, (said, meant))),
         fix=f"[PHASE.]QUANTITY[@PLACE], for example gil@_schedule; times: {', '.join(TIMES)}, step-with-KERNEL, kernel:NAME, PHASE.p50, PHASE.p90,"
         f" PHASE.p99, {', '.join(BENCHMARK)}, ttft.p99; counts: {', '.join(COUNTS)}; short: {short}",
     )
