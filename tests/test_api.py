@@ -273,6 +273,7 @@ def test_a_notebook_shows_a_piece_that_touches_nothing_else(comparison):
             "scope",
             "src",
             "alt",
+            "tabindex",
             "data-name",
             "value",
             "title",
