@@ -31,7 +31,7 @@ MOVED = ("faster", "slower")
 TERMS = terms([
     ("bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."),
     ("no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."),
-    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles per instruction takes, times that of the clock."),
+    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles per instruction, times that of the clock."),
     ("rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."),
     ("not collected", "The file does not say. It is not zero."),
 ])  # fmt: skip
