@@ -303,7 +303,8 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
         )
     keys = _keys(capture)
     warnings, lost = _unrecorded(capture)
-    warnings += [] if whole_capture else _ended(capture)
+    if not whole_capture:
+        warnings += _ended(capture)
     calls, launches, launch_ids = read_calls(db)
     ops = _ops(capture, launch_ids)
     api = {
@@ -423,12 +424,7 @@ def _unrecorded(capture: Capture) -> tuple[list[Note], float]:
 
 def _ended(capture: Capture) -> list[Note]:
     """What is said of processes of which some steps make CUDA calls, and all from one on none: what these launched is missing, and no step before it."""
-    found = capture.db.execute(
-        """SELECT pid, count(*) FILTER (start_ns > ended_ns) AS later, count(*) AS steps, any_value(ended_ns)
-        FROM step JOIN (SELECT pid, max(end_ns) AS ended_ns FROM api_call GROUP BY pid) USING (pid)
-        GROUP BY pid HAVING later > 1 AND later >= ? * steps AND later < steps ORDER BY pid""",
-        [_LOST],
-    ).fetchall()
+    found = capture.db.execute(sql("trace/call_ended"), [_LOST]).fetchall()
     return [
         Note(
             CALLS_LOST,
