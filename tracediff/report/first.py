@@ -205,10 +205,10 @@ def what(result: Result) -> str:
         every = say("within_noise", change=every)
     as_ran, against = _as_they_ran(result), went_against(result)
     every = as_ran or every
-    little = shares is not None and 0 < max(shares.baseline, shares.candidate) < MOSTLY
-    if shares is not None and little:
-        share = units.share(max(shares.baseline, shares.candidate))
-        change = say("little_time", change=change, share=share)
+    share = max(shares.baseline, shares.candidate) if shares else 0.0
+    little = 0 < share < MOSTLY
+    if little:
+        change = say("little_time", change=change, share=units.share(share))
     if not against and (little or as_ran or (not _open(result) and _otherwise(result))):
         change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):

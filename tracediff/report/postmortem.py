@@ -193,16 +193,17 @@ def _timeline(result: Result) -> Section:
     ]
     runs = result.step.runs
     said = say("recorded", runs=f"{runs.baseline} + {runs.candidate}")
-    rows[3:3] = [[when, said] for when in _recorded(result)]
+    if when := _recorded(result):
+        rows.insert(3, [when, said])
     return part("Timeline", [grid("timeline", ["When (UTC)", "What happened"], rows)])
 
 
-def _recorded(result: Result) -> list[str]:
-    """From when to when the runs were recorded, where a capture bundle tells it."""
+def _recorded(result: Result) -> str:
+    """From when to when the runs were recorded, where a capture bundle tells it; else empty."""
     given = result.inputs.options.get("recorded")
     runs = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
     times = sorted(str(one["started"])[:19].replace("T", " ") for one in runs if one.get("started"))
-    return [units.arrow((times[0], times[-1]), " to ")] if times else []
+    return units.arrow((times[0], times[-1]), " to ") if times else ""
 
 
 def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
