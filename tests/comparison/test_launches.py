@@ -13,7 +13,7 @@ from tests.tiny import reduced
 from tracediff.comparison.launches import deviation
 from tracediff.execution.sides import Run, Side
 from tracediff.model import KernelRow, KernelSide
-from tracediff.report import kernels
+from tracediff.report import kernels, sections
 from tracediff.report.html import render_html
 from tracediff.report.markdown import render_markdown
 
@@ -121,6 +121,10 @@ def test_rounds_tell_streams_and_the_calls_that_one_side_alone_makes(tmp_path):
     assert found.verdict_facts.rung.kind == "rounds"
     rows = [(one.kind, one.name, one.baseline, one.candidate) for one in found.structure]
     assert rows == [("allocations", "cudaMalloc", 0, 0.1), ("streams", "", 1, 2)]
+    # 99 and 199 rounds of 50 us and 10 us; whole captures have no percentiles of steps
+    (rank,) = found.ranks
+    assert (rank.baseline_ns, rank.candidate_ns) == pytest.approx((4960 * US / 100, 9960 * US / 200))
+    assert {one.id for one in sections.sections(found)}.isdisjoint({"steps", "strata"})
 
 
 def test_captures_of_different_amounts_of_work_are_named(tmp_path):

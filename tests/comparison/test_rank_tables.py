@@ -95,6 +95,7 @@ def test_of_ranks_that_are_last_equally_often_the_lowest_is_named():
     steps = {"side": [0] * 4, "run": [0] * 4, "step": [0, 0, 1, 1], "rank": [0, 1, 0, 1]}
     joint = pl.DataFrame({**steps, "last": [False, True, True, False], "behind_ns": [0.0, 10.0, 20.0, 0.0]})
     assert skews(joint) == [RankSkew("baseline", 2, 2, 15.0, 0, 0.5)]
+    assert skews(joint.with_columns(rank=pl.lit(0))) == []  # two devices of one rank
 
 
 def test_a_kernel_that_is_slower_on_one_rank(tmp_path):

@@ -167,7 +167,9 @@ class Frame(msgspec.Struct, dict=True):
     @cached_property
     def regular(self) -> pl.DataFrame:
         """All steps but those that a run begins with, with their weight in the mean."""
-        return self.steps.with_columns(weight=pl.Series(self.weight)).filter(~pl.Series(self.begins))
+        return self.steps.with_columns(weight=pl.Series(self.weight), units=pl.Series(self.units)).filter(
+            ~pl.Series(self.begins)
+        )
 
     @cached_property
     def compared(self) -> pl.DataFrame:

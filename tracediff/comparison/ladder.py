@@ -81,7 +81,9 @@ def rung_notes(rung: Rung) -> list[Note]:
     what = _WHAT.get(rung.kind, "steps of two rules were compared: they hold the same work")
     if rung.kind == "rounds":
         one, other = rung.baseline_rounds or 0.0, rung.candidate_rounds or 0.0
-        what = f"a round is a launch of {short(rung.kernel)}: {one:,.0f} and {other:,.0f} per capture"
+        what = (
+            f"a round is a launch of {short(rung.kernel)}: {one:,.0f} and {other:,.0f} per capture and device"
+        )
     if rung.kind in ("captures", "host", "inferred") and not rung.why:
         return []  # said by whole-capture, host-only, steps-inferred
     return [Note("compared-by", f"{_WHY[rung.why]}: {what}" if rung.why else what)]

@@ -394,7 +394,8 @@ class _Finder:
     ) -> Moment:
         begin = int(scene.step["start_ns"])
         anchor, span = at
-        kind: Literal["typical", "rare", "beside"] = "rare" if _in_rare_steps(finding) else "typical"
+        lead = scene.side == int(finding.delta_ns >= 0)  # of the other side a typical step is shown
+        kind: Literal["typical", "rare", "beside"] = "rare" if lead and _in_rare_steps(finding) else "typical"
         if span is None:
             span, kind = _until_next(scene, anchor.end if place.keys else anchor.start), "beside"
         moment = Moment(

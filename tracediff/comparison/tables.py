@@ -153,11 +153,11 @@ class StandardisedMeans:
         return windows.select(*_STRATUM, "thread", share=pl.col("steps") / pl.col("windows"))
 
     def _steps(self) -> pl.DataFrame:
-        """Every whole step of both sides, but what runs begin with, with its weight in the mean."""
+        """Every whole step of both sides, but what runs begin with, with its weight in the mean and the rounds in it."""
         return (
             with_own(self._frame.regular)
             .filter(pl.col("side") < 2)
-            .select(*_PART, "period", *_UNIT, "phase", "ns", "own_ns", "weight")
+            .select(*_PART, "period", *_UNIT, "phase", "ns", "own_ns", "weight", "units")
         )
 
     def _first_ranks(self) -> pl.DataFrame:
@@ -574,9 +574,11 @@ def joint_steps(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def skews(joint: pl.DataFrame) -> list[RankSkew]:
-    """How far the ranks of each side are apart, a row per side with joint steps."""
+    """How far the ranks of each side are apart, a row per side with joint steps; devices of one rank are none."""
     rows = []
     for (side,), mine in joint.sort("side").group_by("side", maintain_order=True):
+        if mine["rank"].n_unique() < 2:
+            continue
         steps = mine.group_by("run", "step").agg(pl.col("behind_ns").sum())["behind_ns"]
         often = (
             mine.filter("last").group_by("rank").len().sort("len", "rank", descending=[True, False]).rows()

@@ -34,9 +34,9 @@ def sections(report: Report) -> list[Section]:
         )
     if timelines := lanes.drawn(report):
         parts = [_timeline(report, number, one) for number, one in enumerate(timelines)]
-        text = " ".join(
-            [say("timelines" if isinstance(report, Result) else "timelines_of_one"), *_not_drawn(report)]
-        )
+        pattern = "timelines" if isinstance(report, Result) else "timelines_of_one"
+        pattern = pattern if words.unit(report) == "step" else "timelines_whole"
+        text = " ".join([say(pattern), *_not_drawn(report)])
         found.append(
             Section("timelines", "Steps event by event", [lead(text), *parts], menu="Timelines", open=True)
         )
@@ -64,8 +64,8 @@ def _strip_lead(report: Report) -> list[Block]:
     if strip is None or len(report.ranks) < 2:
         return [lead(say("strip"))]
     which = "whose idle time changed most" if isinstance(report, Result) else "which is idle longest"
-    others = units.counted(strip.ranks_left_out, "other rank")
-    return [lead(say("strip_of_rank", rank=f"{strip.rank}", which=which, others=others))]
+    rank = words.one_rank(report, strip.rank, strip.device)
+    return [lead(say("strip_of_rank", rank=rank, which=which, ranks=words.ranks(report)))]
 
 
 def _not_drawn(report: Report) -> list[str]:
@@ -77,7 +77,7 @@ def _not_drawn(report: Report) -> list[str]:
         said.append(say("timelines_workloads", count=units.counted(left.strata_left_out, "workload")))
     if left.ranks_left_out:
         less = "whose idle time changed less" if isinstance(report, Result) else "that are idle for less time"
-        said.append(say("timelines_ranks", count=units.counted(left.ranks_left_out, "rank"), less=less))
+        said.append(say("timelines_ranks", count=words.some_ranks(report, left.ranks_left_out), less=less))
     return said
 
 
@@ -112,15 +112,17 @@ def _described(report: Report, name: str) -> str:
 
 
 def _timeline(report: Report, number: int, one: Timeline) -> Section:
-    two = isinstance(report, Result)
+    two, unit = isinstance(report, Result), words.unit(report)
     stratum = report.strata[one.stratum]
-    what = workloads.workload(stratum, one.kind) + f", rank {one.rank}" * (len(report.ranks) > 1)
+    what = workloads.workload(stratum, one.kind) if unit == "step" else say("whole_capture")
     sides = [("baseline", one.baseline), ("candidate", one.candidate)] if two else [("step", one.baseline)]
     there = [(side, step) for side, step in sides if step]
+    if len(report.ranks) > 1:
+        what += f", {words.one_rank(report, one.rank, there[0][1].device)}"
     scale = units.scale_for([step.period_ns for _, step in there])
     heads = [_head(side, step, scale, two=two) for side, step in sides]
     times = [step.period_ns for _, step in there]
-    if len(times) == 2:
+    if len(times) == 2 and unit != "round":  # captures of so many rounds each
         delta = times[1] - times[0]
         heads.append([f"{scale.time(abs(delta))} {units.word(delta)}"])
     if not one.exact:
@@ -129,7 +131,8 @@ def _timeline(report: Report, number: int, one: Timeline) -> Section:
         heads.append([say("not_in_mean", reason=stratum.reason.replace("_", " "))])
     label = say("lanes_of_two", what=what) if two else what
     title = what if number == 0 else f"{what}: {units.arrow(map(scale.time, times))}"
-    found: list[Block] = [Lanes("lanes", f"{number}", label, heads), _numbers(report, there)]
+    found: list[Block] = [Lanes("lanes", f"{number}", label, heads)]
+    found += [] if unit == "round" else [_numbers(report, there)]
     return Section("", title, found, folded=number > 0)
 
 

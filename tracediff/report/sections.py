@@ -274,7 +274,7 @@ def _wait(one: IdleCause, number: int) -> Cell:
 
 
 def _steps(report: Report) -> Section | None:
-    if not report.phases:
+    if not report.phases or words.unit(report) != "step":
         return None
     unit = words.page_unit(report) if isinstance(report, Result) else units.both(report.step.mean_ns, 0.0)
     found: list[Block] = [
@@ -296,6 +296,8 @@ def _steps(report: Report) -> Section | None:
 
 def _strata(report: Report) -> Section | None:
     parts: list[Block] = []
+    if words.unit(report) != "step":
+        return None
     if report.strata:
         if isinstance(report, Result):
             parts += [Line([text]) for text in workloads.left_out(report)]

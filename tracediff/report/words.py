@@ -354,8 +354,23 @@ def steps_note(result: Result) -> str:
 
 def ranks(report: Result | Show) -> str:
     """How many there are: `2 ranks`, `2 devices` of one process."""
-    of = "rank" if len({one.rank for one in report.ranks}) > 1 else "device"
-    return units.counted(len(report.ranks), of)
+    return some_ranks(report, len(report.ranks))
+
+
+def some_ranks(report: Result | Show, count: int) -> str:
+    """So many ranks, or devices of one process."""
+    return units.counted(count, _member(report))
+
+
+def one_rank(report: Result | Show, rank: int, device: int) -> str:
+    """Which of them: `rank 1`, or `device 1` of one process."""
+    of = _member(report)
+    number = rank if of == "rank" else device
+    return f"{of} {number}"
+
+
+def _member(report: Result | Show) -> str:
+    return "rank" if len({one.rank for one in report.ranks}) > 1 else "device"
 
 
 def typical(result: Result) -> str:

@@ -70,10 +70,10 @@ def select_steps(
     ranks_left_out = 0
     for row in shared[:WORKLOADS]:
         mine = steps.filter(pl.col("row") == row)
-        ranks = [rank for (rank,) in most_changed(mine, ["rank"], len(sides))]
-        ranks_left_out = max(ranks_left_out, len(ranks) - RANKS)
-        for rank in ranks[:RANKS]:
-            of_rank = mine.filter(pl.col("rank") == rank)
+        units = most_changed(mine, ["rank", "counterpart"], len(sides))
+        ranks_left_out = max(ranks_left_out, len(units) - RANKS)
+        for rank, device in units[:RANKS]:
+            of_rank = mine.filter(rank=rank, counterpart=device)
             seen: list[ShownStep | None] = [None] * len(sides)
             for kind in _KINDS:
                 shown = [

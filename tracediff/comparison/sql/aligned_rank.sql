@@ -11,7 +11,7 @@
 --   baseline_sent_bytes, candidate_sent_bytes           DOUBLE   that it sends to single ranks of its groups per step; NULL where that is not in the captures
 --   delta_ns, delta_own_ns                              DOUBLE   candidate - baseline
 WITH of_run AS (
-    SELECT side, run, "rank", device, sum(ns * weight) / sum(weight) AS ns, sum(own_ns * weight) / sum(weight) AS own_ns
+    SELECT side, run, "rank", device, sum(ns * weight) / sum(weight * units) AS ns, sum(own_ns * weight) / sum(weight * units) AS own_ns
     FROM step WHERE weight > 0 GROUP BY side, run, "rank", device
 ), time AS (
     SELECT side, "rank", device, avg(ns) AS ns, avg(own_ns) AS own_ns FROM of_run GROUP BY side, "rank", device
@@ -34,7 +34,7 @@ WITH of_run AS (
     SELECT side, run, part, period, sum(bytes) AS bytes FROM messages WHERE name IN ('ncclSend', 'ncclAlltoAll') GROUP BY ALL
 ), sent AS (
     -- messages are in the steps of a rank's first device
-    SELECT side, "rank", device, round(sum(coalesce(bytes, 0) * weight) / sum(weight), 3) AS sent_bytes
+    SELECT side, "rank", device, round(sum(coalesce(bytes, 0) * weight) / sum(weight * units), 3) AS sent_bytes
     FROM step LEFT JOIN message USING (side, run, part, period) WHERE weight > 0
     GROUP BY side, "rank", device HAVING count(bytes) > 0
 ), known AS (

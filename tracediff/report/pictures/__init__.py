@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tracediff.model import Result
 from tracediff.model.show import Show
-from tracediff.report import waterfall
+from tracediff.report import waterfall, words
 from tracediff.report.escape import markdown_prose, neutral
 from tracediff.report.pictures import cause_tree, distribution, divergence, fall, scatter, step_strip, style
 from tracediff.report.pictures.style import HALF, HALF_NARROW, NARROW, WIDE, Layout, Sheet
@@ -28,9 +28,18 @@ _OF_BOTH: dict[str, Callable[[Any, Layout], Sheet | None]] = {
     "kernel-times": scatter.draw,
 }
 _OF_ONE = {name: _OF_BOTH[name] for name in ("cause-tree", "step-strip", "step-times")}
+_OF_STEPS = ("step-strip", "step-times")
 INDEX, KINDS = "index.md", ("svg", "png")
 FIRST = "waterfall.png"  # what a comment shows
 FILES = (INDEX, *(f"{name}.{kind}" for name in ("waterfall", *_OF_BOTH) for kind in KINDS))
+
+
+def _drawn(report: Result | Show) -> dict[str, Callable[[Any, Layout], Sheet | None]]:
+    """What can be drawn; of captures that were not cut not what is of their steps."""
+    if not isinstance(report, Result):
+        return _OF_ONE
+    whole = words.unit(report) != "step"
+    return {name: draw for name, draw in _OF_BOTH.items() if not (whole and name in _OF_STEPS)}
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -44,7 +53,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 def for_page(report: Result | Show) -> dict[str, Picture]:
     """The pictures that there are, by name and in their order. `report`: made neutral."""
-    found = (one(report, name) for name in (_OF_BOTH if isinstance(report, Result) else _OF_ONE))
+    found = (one(report, name) for name in _drawn(report))
     return {each.name: each for each in found if each}
 
 
@@ -77,6 +86,6 @@ def files(report: Result | Show, only: Iterable[str] = ()) -> dict[str, bytes]:
 def _sheets(report: Result | Show) -> Iterator[tuple[str, Sheet]]:
     if isinstance(report, Result):
         yield "waterfall", fall.draw(waterfall.build(report), HALF)
-    for name, draw in (_OF_BOTH if isinstance(report, Result) else _OF_ONE).items():
+    for name, draw in _drawn(report).items():
         if sheet := draw(report, WIDE):
             yield name, sheet
