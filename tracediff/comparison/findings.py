@@ -18,7 +18,7 @@ from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.evidence import MIX, of_both
 from tracediff.comparison.frame import typical_of
-from tracediff.comparison.places import MATERIAL, SURE, Judged, Judgement
+from tracediff.comparison.places import SURE, Judged, Judgement
 from tracediff.comparison.related import (
     beside_other_work,
     cancels,
@@ -52,7 +52,7 @@ from tracediff.model import (
     Where,
 )
 from tracediff.model.causes import SURELY
-from tracediff.stats.rules import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MATERIAL, MOSTLY
 
 
 def find(

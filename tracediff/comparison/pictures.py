@@ -16,7 +16,7 @@ from tracediff.arrays import Floats, Ints
 from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import IdleKey, Layout, Measured, PhaseCells
 from tracediff.comparison.frame import Frame
-from tracediff.comparison.places import LEVELS, MATERIAL, Judged
+from tracediff.comparison.places import LEVELS, Judged
 from tracediff.comparison.shown import PARTS, ROWS
 from tracediff.kernels.matching import Match, OpKey
 from tracediff.kernels.names import category
@@ -25,6 +25,7 @@ from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.observed import Observed
 from tracediff.model.pictures import CauseNode, StepStrip, StripColumn
+from tracediff.stats.rules import MATERIAL
 from tracediff.steps.timelines import Selected, most_changed
 
 _SIZES = ("baseline_ns", "candidate_ns", "delta_ns")  # of one side the first alone

@@ -26,10 +26,9 @@ from tracediff.model import Evidence, KernelTypical, PlaceRow
 from tracediff.model.causes import CAUSES, OWN, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
-from tracediff.stats.rules import MOSTLY, PERMUTE
+from tracediff.stats.rules import MATERIAL, MOSTLY, PERMUTE
 from tracediff.stats.tests import ALPHA, benjamini_hochberg
 
-MATERIAL = 0.001  # of a phase's step: less is no finding
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
 

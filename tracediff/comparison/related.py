@@ -25,11 +25,11 @@ from msgspec.structs import replace
 
 from tracediff.comparison.candidates import Candidate, as_often, replacement
 from tracediff.comparison.cells import STEP, PartName
-from tracediff.comparison.places import LEVELS, MATERIAL, Judgement, joined
+from tracediff.comparison.places import LEVELS, Judgement, joined
 from tracediff.comparison.structure import APART
 from tracediff.model import CallFact, FindingPart, Kernels, Launch, Pair, PhaseDelta, Shares, StructureRow
 from tracediff.model.causes import CAUSES, SURELY
-from tracediff.stats.rules import LITTLE, MOSTLY
+from tracediff.stats.rules import LITTLE, MATERIAL, MOSTLY
 from tracediff.trace.threads import beside
 
 # Of the host, at most: an eager launch costs it 5 to 21 us, the Python before it included, and one launch is what a synchronising call exposes.

@@ -63,7 +63,7 @@ from tracediff.model import (
     WorstGap,
 )
 from tracediff.model.common import SIDES
-from tracediff.stats.rules import ENOUGH, LEAST, LITTLE
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MATERIAL
 from tracediff.stats.tests import robust, trimmed
 
 # of a step: a thread that works longer is not done before the next one begins; more than all of it nobody can work
@@ -640,8 +640,8 @@ def _of_sides(row: Mapping[str, Any], name: str) -> list[str]:
 def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[KernelRanks], int]:
     """Kernels that take longer on one rank than on the others, the most time first; second, how many were left out.
 
-    `steps`: the compared ones with side, run, part, period, rank. Of programs with two ranks or more. Communication is not
-    here: a rank's time in it is the other ranks' doing.
+    `steps`: the compared ones with side, run, part, period, rank, ns. Of programs with two ranks or more; by 0.1 % of the step or
+    more. Communication is not here: a rank's time in it is the other ranks' doing.
     """
     of_rank = steps.group_by("side", "rank").agg(pl.len().alias("steps"))
     if of_rank["rank"].n_unique() < 2:
@@ -654,6 +654,7 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
         .group_by(*by, "rank", maintain_order=True)
         .agg(pl.col("share_ns").sum())
     )
+    of_side = steps.group_by("side").agg(step=pl.col("ns").mean())
     every = sums.select(by).unique().join(of_rank, on="side").join(sums, on=[*by, "rank"], how="left")
     ns = pl.col("ns")
     found = (
@@ -661,7 +662,9 @@ def kernel_ranks(kernels: KernelCells, steps: pl.DataFrame) -> tuple[list[Kernel
         .sort(*by, "rank")
         .group_by(by, maintain_order=True)
         .agg(mean=ns.mean(), most=ns.max(), at=pl.col("rank").get(ns.arg_max()))
-        .filter((pl.col("mean") > 0) & (pl.col("most") > pl.col("mean")))
+        .join(of_side, on="side")
+        .filter((pl.col("mean") > 0) & (pl.col("most") - pl.col("mean") >= MATERIAL * pl.col("step")))
+        .drop("step")
         .sort(pl.col("most") - pl.col("mean"), *by, descending=[True, False, False])
     )
     rows = []

@@ -503,7 +503,9 @@ def _host(report: Report) -> Section | None:
     return _section("host", [lead(say("lead_host")), *made] if made else [], 1, printed=True, open=True)
 
 
-def _gaps(report: Report) -> Section:
+def _gaps(report: Report) -> Section | None:
+    if report.host is not None:  # nothing is known of the GPU
+        return None
     listed = sorted(
         report.gaps,
         key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),

@@ -7,6 +7,7 @@ import math
 MOSTLY = 0.5  # what is most of something: only one part can hold more
 NEARLY = 0.75  # what is nearly all of something: two such parts have at least half in common
 LITTLE = 0.1  # of something: a smaller part explains nothing of it, and stands for nothing
+MATERIAL = 0.001  # of a step: less is no finding, and no row that says what differs
 NEAR_PEAK = 0.6  # of what the hardware can do: as in Nsight Compute's rule SOLBottleneck
 OUTLIER = 3.5  # robust standard deviations, from which one of many is called one
 ENOUGH = 20  # steps, launches or samples, from which their own scatter says something: a standard deviation is known to 16 %
