@@ -19,6 +19,7 @@ from tracediff.comparison.related import (
     of_one_holder,
     of_one_range,
     of_related_kernels,
+    order,
     related,
     synchronising,
     united,
@@ -318,6 +319,16 @@ def test_as_many_launches_are_of_other_shapes_or_arguments_or_kernels(came: str,
     ops = frozenset({"mlp<float>", came})
     one = candidate(place, "kernel_added", where=went, count=(8, 6), parts=parts, ops=ops)
     assert with_counts_of_all(one).facts.match == match
+
+
+def test_a_cause_stands_by_what_its_places_come_to():
+    """+60 and -50 us are 10 us of the step, and stand after -20 us."""
+    one, other, alone = (
+        candidate(row, "kernel_time", level="exact") for row in places([100, 100, 100], [160, 50, 80])
+    )
+    whole = united(one, [other])
+    assert whole.judged.delta == pytest.approx(10 * US, rel=0.01)
+    assert sorted([whole, alone], key=order) == [alone, whole]
 
 
 def test_places_that_surely_changed_against_each_other_are_surely_nothing():
