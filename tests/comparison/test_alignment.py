@@ -373,7 +373,7 @@ def test_ranks():
     )  # fmt: skip
     zero, one = rows(
         "aligned_rank",
-        step=STEP_ROWS,
+        step=STEP_ROWS.with_columns(units=1.0),
         joint_step=joint,
         collectives=waits,
         first_rank=first,
@@ -402,6 +402,16 @@ def test_ranks():
         None,
         20,
     )
+    # two rounds in every step: half of it each
+    halved, _ = rows(
+        "aligned_rank",
+        step=STEP_ROWS.with_columns(units=2.0),
+        joint_step=joint,
+        collectives=waits,
+        first_rank=first,
+        messages=messages,
+    )
+    assert only(halved, "baseline_ns", "candidate_ns", "baseline_own_ns") == (187.5, 350, 160)
 
 
 def test_groups_of_ranks():
