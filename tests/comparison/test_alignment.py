@@ -371,14 +371,8 @@ def test_ranks():
         [(0, 0, 0, 0, "ncclSend", 30), (0, 0, 0, 0, "ncclRecv", 99), (0, 1, 0, 2, "ncclAlltoAll", 45)],
         schema=["side", "run", "part", "period", "name", "bytes"], orient="row",
     )  # fmt: skip
-    zero, one = rows(
-        "aligned_rank",
-        step=STEP_ROWS.with_columns(units=1.0),
-        joint_step=joint,
-        collectives=waits,
-        first_rank=first,
-        messages=messages,
-    )
+    others = {"joint_step": joint, "collectives": waits, "first_rank": first, "messages": messages}
+    zero, one = rows("aligned_rank", step=STEP_ROWS.with_columns(units=1.0), **others)
     # weights 1, 1 and 2
     assert only(zero, "baseline_sent_bytes", "candidate_sent_bytes") == ((30 + 2 * 45) / 4, None)
     # the mean of two runs: 150 and 600
@@ -403,14 +397,7 @@ def test_ranks():
         20,
     )
     # two rounds in every step: half of it each
-    halved, _ = rows(
-        "aligned_rank",
-        step=STEP_ROWS.with_columns(units=2.0),
-        joint_step=joint,
-        collectives=waits,
-        first_rank=first,
-        messages=messages,
-    )
+    halved, _ = rows("aligned_rank", step=STEP_ROWS.with_columns(units=2.0), **others)
     assert only(halved, "baseline_ns", "candidate_ns", "baseline_own_ns") == (187.5, 350, 160)
 
 

@@ -67,7 +67,7 @@ def test_what_is_counted_in_the_phase_of_the_verdict_leads():
     rows = [
         candidate("mixed", "tail", 15.4, 22.9, "within_noise"),
         counted,
-        candidate("generation", "typical", -30.0, 1.0, "exact", explained=20.0 * US),
+        candidate("generation", "typical", -30.0, 1.0, "exact"),
     ]
     judged = [one.judged for one in rows]
     (lead,) = merged(rows, ("mixed", "typical"), judged)

@@ -62,7 +62,7 @@ def judged(of: Measured, number: int):
 def candidate(judged, cause: str = "host_work", level: str = "confirmed", **more) -> Candidate:
     where = more.pop("where", Where(range="[Executor] _forward_step", thread="executor"))
     facts = more.pop("facts", FindingFacts())
-    return Candidate(cause, where, judged, facts, level=level, explained=judged.score, **more)
+    return Candidate(cause, where, judged, facts, level=level, **more)
 
 
 def of_generation(*sides: LaunchSide, apis: Sequence[ApiRow] = ()) -> Launch:

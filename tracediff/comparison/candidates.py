@@ -64,7 +64,6 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
     parts: tuple[FindingPart, ...] = ()  # they sum to its change; none where it is one place
     elsewhere: tuple[PhaseDelta, ...] = ()
     level: Evidence = "within_noise"
-    explained: float = 0.0  # its time as measured, of the mean over all steps
     differs: bool = False  # other numbers of kernels in every step
     of_rank: RankSize | None = None  # where one rank alone changed
     key: Any = None  # candidates of all phases with this key are one cause; None: those at the same place
@@ -220,7 +219,6 @@ class Describe:
             moments=longest,
             count=(count.get(0, 0.0), count.get(1, 0.0)),
             level=one.level if not in_rare or _often(facts.rare) else "within_noise",
-            explained=one.score,
         )
         return self._of_one_rank(candidate, mine) if len(self._ranks) > 1 else candidate
 
@@ -307,7 +305,6 @@ class Describe:
             parts=parts,
             alone=alone if alone and alone[0].of else (),
             level=one.level,
-            explained=one.score,
             differs=self.differs(one),
             names=frozenset(short(op.name) for op in ops),
             leading=frozenset(about),

@@ -66,8 +66,8 @@ def related(
 
 def order(one: Candidate) -> tuple[float, float, str, str]:
     """What took most time first; what may be noise goes before what is not where it is twice as large."""
-    size = one.explained * (1.0 if one.sure else MOSTLY)
-    return (-size, -abs(one.judged.delta) * one.judged.phase.steps.share, one.cause, repr(one.where))
+    score = one.judged.score
+    return (-score * (1.0 if one.sure else MOSTLY), -score, one.cause, repr(one.where))
 
 
 def cancels(one: Candidate) -> bool:
@@ -97,7 +97,6 @@ def united(main: Candidate, own: Sequence[Candidate] = (), followers: Sequence[C
         judged=judged,
         level=level,
         parts=tuple(parts),
-        explained=judged.score,
         differs=any(one.differs for one in (main, *own)),
         idle=tuple(asked for one in (main, *own, *followers) for asked in one.idle),
         ops=main.ops.union(*(one.ops for one in (*own, *followers))),
@@ -774,6 +773,5 @@ def _as_typical(rows: Sequence[Candidate], typical: Sequence[Candidate]) -> Cand
     if any(one.facts.rare for one in rows):
         return whole
     return replace(
-        model, judged=whole.judged, level=whole.level, parts=whole.parts, explained=whole.explained, idle=whole.idle,
-        ops=whole.ops,
-    )  # fmt: skip
+        model, judged=whole.judged, level=whole.level, parts=whole.parts, idle=whole.idle, ops=whole.ops
+    )

@@ -295,9 +295,9 @@ def _steps(report: Report) -> Section | None:
 
 
 def _strata(report: Report) -> Section | None:
-    parts: list[Block] = []
     if words.unit(report) != "step":
         return None
+    parts: list[Block] = []
     if report.strata:
         if isinstance(report, Result):
             parts += [Line([text]) for text in workloads.left_out(report)]
