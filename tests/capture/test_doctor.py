@@ -101,3 +101,21 @@ def test_what_the_interpreter_lacks_is_said(
     )
     said = by_name(examine(tmp_path))["packages"]
     assert said.message == "python 3.12.3, torch 2.11.0; no tensorrt_llm, no nvtx"
+
+
+def test_a_trial_that_nsys_loses_is_made_once_more(
+    stand_ins: StandIns, ranges: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine nsys may say `Local Endpoint is not available`, and works the next time."""
+    run, reports = doctor.children.run, ["none", "nsys-rep"]
+
+    def lost_once(command: list[str], *more: object) -> object:
+        if command[1:3] == ["profile", "-o"]:
+            monkeypatch.setenv("FAKE_REPORT", reports.pop(0))
+        return run(command, *more)
+
+    monkeypatch.setattr(doctor.children, "run", lost_once)
+    assert by_name(examine(tmp_path))["trial"].status == "ok"
+    reports = ["none", "none"]
+    failed = by_name(examine(tmp_path))["trial"]
+    assert failed.status == "fail" and failed.message.startswith("nsys wrote no report")

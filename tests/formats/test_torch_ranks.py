@@ -85,9 +85,6 @@ def test_the_table_of_ranks_and_a_rank_alone(folder):
     assert (row.rank, row.baseline_ns) == (1, pytest.approx(rows[1].baseline_ns))
     assert "ranks-left-out" in {note.slug for note in show(second).warnings}
     result = compare(both, both)
-    assert result.inputs.baseline.runs[0].ranks == 2 and {one.most_on for one in result.kernel_ranks} == {1}
-    assert all(
-        one.imbalance == pytest.approx(1.1 / 1.05, rel=0.01)
-        for one in result.kernel_ranks
-        if one.mean_ns > 10_000
-    )
+    assert result.inputs.baseline.runs[0].ranks == 2
+    # a tenth of its largest kernel, some 20 us, is less than a thousandth of a step of 5 ms
+    assert result.kernel_ranks == [] and result.kernel_ranks_left_out == 0
