@@ -281,6 +281,25 @@ def test_threads_of_one_name_are_judged_where_it_does_best(tmp_path):
     assert reduced(trace, tmp_path).step_source == "range 'turn N'"
 
 
+@pytest.mark.parametrize("first", ["turn {}", "step {}"])  # found by evidence; a name that the table knows
+def test_a_process_without_these_ranges_has_its_own(first, tmp_path):
+    """Prefill beside decoding: in process 200 four ranges that begin each 1,500 ns, from 10 on, and a kernel at + 300 in each."""
+    trace = looped(first).process(200).thread(200, 21)
+    for number in range(4):
+        begin = 1500 * number + 10
+        trace.range(21, f"prompt {number}", begin, begin + 1400, domain=None)
+        trace.api(21, "cudaLaunchKernel", begin + 200, begin + 210, corr=number + 1)
+        trace.kernel(number + 1, begin + 300, begin + 400, device=1)
+    reduction = reduced(trace, tmp_path)
+    assert reduction.step_source == ("range 'turn N'" if first == "turn {}" else "step-range")
+    found = reduction.periods.select("pid", "start_ns", "end_ns").rows()
+    assert found == [(100, 1000 * k + 200, 1000 * k + 1200) for k in range(5)] + [
+        (200, 1500 * k + 310, 1500 * k + 1810) for k in range(3)
+    ]
+    notes = [note.message for note in reduction.warnings if note.slug == "steps-by-evidence"]
+    assert notes[-1].startswith("steps were found by evidence: range 'prompt N'")
+
+
 def test_a_refusal_lists_what_was_looked_at(tmp_path):
     trace = TraceBuilder().process(100).thread(100, 1)
     for number in range(3):

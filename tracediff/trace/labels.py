@@ -254,8 +254,8 @@ class Family(msgspec.Struct, frozen=True):
         return self.refused is None and self.score >= ENOUGH
 
 
-def families(capture: Capture) -> list[Family]:
-    """Judge every family of the processes that launch work: the best first, those refused last.
+def families(capture: Capture, only: int | None = None) -> list[Family]:
+    """Judge every family of the processes that launch work, or of one of them: the best first, those refused last.
 
     A name is judged where it does best, whatever thread or process that is.
     """
@@ -269,7 +269,10 @@ def families(capture: Capture) -> list[Family]:
     texts = dict(capture.db.execute("SELECT label, text FROM range_text").fetchall())
     best: dict[str, tuple[tuple[float, ...], Family]] = {}
     for low, high in pairwise([0, *(np.flatnonzero(np.diff(found["family"])) + 1).tolist(), len(label)]):
-        work = launched.get(int(found["pid"][low]), NOTHING)
+        pid = int(found["pid"][low])
+        if only not in (None, pid):
+            continue
+        work = launched.get(pid, NOTHING)
         one = judge([texts[name] for name in label[low:high].tolist()], start[low:high], end[low:high], work)
         # of equal families the numbered one, then the one that holds more, then the earlier one
         held = max((mark.value for mark in one.marks if mark.code.endswith("inside")), default=0.0)

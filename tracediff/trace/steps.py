@@ -32,6 +32,7 @@ from tracediff.trace.labels import (
 
 _MOST = 0.5  # ops launched inside a known label that occurs once, for it to be the step of the capture
 _SHOWN = 3  # families and levels that a refusal names
+_TABLES = ("step", "step_text")
 
 
 class StepRule(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ WHOLE_CAPTURE = StepRule("whole-capture", "whole-capture")
 def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool = False) -> StepRule:
     """Fill the tables `step` and `step_text` of the capture; say how the steps were found. `infer`: whatever labels there are.
 
+    A process with GPU work that the labels leave without steps has those of its own ranges, where these have evidence enough.
+
     Adds a warning to the capture: steps-by-evidence, steps-inferred, one-step-per-run.
     Raises `TracediffError`: bad-step-regex, no-steps, one-step.
     """
@@ -63,11 +66,11 @@ def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool =
     for source in (*SOURCES, *PRESETS):
         rule, alone = _by_label(capture, source)
         if rule is not None:
-            return rule
+            return _with_others(capture, rule)
         once = once or (source if alone else None)
     looked_at = families(capture)
     if (family := next((one for one in looked_at if one.taken), None)) is not None:
-        return _by_evidence(capture, family)
+        return _with_others(capture, _by_evidence(capture, family))
     only = None
     if once is not None:
         _label(capture, once)
@@ -164,6 +167,21 @@ def _by_evidence(capture: Capture, family: Family) -> StepRule:
         )
     )
     return _labelled(capture, source)
+
+
+def _with_others(capture: Capture, rule: StepRule) -> StepRule:
+    """The rule; where it finds steps, processes with GPU work but no label have those of their own ranges: prefill beside decoding."""
+    missing = [] if rule.rule != rule.source else capture.db.execute(sql("trace/step_missing")).fetchall()
+    for (pid,) in missing:
+        family = next((one for one in families(capture, pid) if one.taken), None)
+        if family is not None:
+            for name in _TABLES:
+                capture.db.execute(f"ALTER TABLE {name} RENAME TO {name}_before")
+            _by_evidence(capture, family)
+            capture.db.execute("DELETE FROM step WHERE pid <> ?", [pid])
+            for name in _TABLES:
+                capture.db.execute(f"INSERT INTO {name} FROM {name}_before; DROP TABLE {name}_before")
+    return rule
 
 
 def _label(capture: Capture, source: StepLabels) -> int:

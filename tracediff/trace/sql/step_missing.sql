@@ -1,0 +1,3 @@
+-- Processes with GPU work in which no step label is, in order.
+--   pid INTEGER
+SELECT DISTINCT pid FROM op_descriptor WHERE pid NOT IN (SELECT pid FROM step) ORDER BY pid;
