@@ -492,20 +492,23 @@ def test_steps_without_matching_are_longer_or_shorter_where_others_were_recorded
     assert row.word == "Likely shorter steps"
 
 
-def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came() -> None:
-    """100 -> 178 us as they ran are 78 % more, though steps at equal work took less; labels tell batches, and nothing else does."""
+@pytest.mark.parametrize(
+    ("by_launches", "after", "said"),
+    [
+        (True, 178.0, "all steps together {}, but generation step 1,000 -> 950 us (-50.0 us, -5.0 %)"),
+        (False, 178.0, "generation step 1,000 -> 950 us (-50.0 us, -5.0 %; all steps together {})"),
+        (False, 111.0, "generation step 1,000 -> 950 us (-50.0 us, -5.0 %)"),  # a tenth of 111 is 11.1
+    ],
+)
+def test_the_mean_as_steps_ran_is_told_where_kinds_of_steps_came(by_launches, after, said) -> None:
+    """100 -> 178 us as they ran are 78 % more, though steps at equal work took less; labels tell batches, so that such steps come first."""
     shares = [m.PhaseShare("step-of-752-launches", 0.019, 0.19), m.PhaseShare("step", 0.7, 0.69)]
-    mixed = finding("batch_mix", 78.0, facts=m.FindingFacts(shares=shares))
-    less = seen(1_000, 950, 8)
-    for by_launches, all_steps in (
-        (True, "all steps together +78.0 % as they ran (step of 752 launches 1.9 % -> 19 % of steps), but "),
-        (False, ""),
-    ):
-        facts = m.VerdictFacts("phase", "generation", by_launches=by_launches)
-        one = result("inconclusive", less, mixed, verdict_facts=facts, mix=m.Mix(100.0, 178.0, 78.0, 0.0))
-        assert headline(one).what == (
-            f"Unclear with pr: {all_steps}generation step 1,000 -> 950 us (-50.0 us, -5.0 %)."
-        )
+    mixed = finding("batch_mix", after - 100.0, facts=m.FindingFacts(shares=shares))
+    facts = m.VerdictFacts("phase", "generation", by_launches=by_launches)
+    mix = m.Mix(100.0, after, after - 100.0, 0.0)
+    one = result("inconclusive", seen(1_000, 950, 8), mixed, verdict_facts=facts, mix=mix)
+    as_ran = "+78.0 % as they ran (step of 752 launches 1.9 % -> 19 % of steps)"
+    assert headline(one).what == f"Unclear with pr: {said.format(as_ran)}."
 
 
 def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:

@@ -255,7 +255,7 @@ def _otherwise(result: Result) -> bool:
 
 
 def _as_they_ran(result: Result) -> str:
-    """How the mean of all steps changed as they ran, where steps are told apart by what they launch and it went the other way than at equal work; else empty.
+    """How the mean of all steps changed as they ran, where another mix of steps moves it by a tenth, or steps are told apart by what they launch and it went the other way than at equal work; else empty.
 
     Where as much work takes other steps, how all of them together did; where the programs recorded others, unless by about as much.
     """
@@ -270,7 +270,9 @@ def _as_they_ran(result: Result) -> str:
         pattern = "for_same_results" if facts.other_steps else "as_recorded"
         counts = units.arrow(f"{one:,.0f}" for one in steps)
         return say(pattern, change=units.change(after - before, before), steps=counts)
-    if not facts.by_launches or not _opposite(result, mix.baseline_raw_ns, mix.candidate_raw_ns):
+    both = mix.baseline_raw_ns, mix.candidate_raw_ns
+    mixed = min(abs(mix.batch_mix_ns), abs(change - result.step.delta_ns)) >= LITTLE * max(both)
+    if not mixed and not (facts.by_launches and _opposite(result, *both)):
         return ""
     said = units.change(change, mix.baseline_raw_ns)
     found = [share for one in result.findings for share in mix_shares(one)[:1]]
@@ -285,10 +287,12 @@ def _opposite(result: Result, before: float, after: float) -> bool:
 
 def went_against(result: Result) -> bool:
     """Whether nothing is sure, and all steps as they ran went the other way: the sentence begins with them."""
-    mix = result.mix
-    every = words.all_steps(result) or (mix.baseline_raw_ns, mix.candidate_raw_ns)
+    mix, steps = result.mix, words.all_steps(result)
     unclear = result.verdict == "inconclusive" and bool(_as_they_ran(result))
-    return unclear and _opposite(result, *every)
+    by_launches = bool(steps) or result.verdict_facts.by_launches  # labels tell batches
+    return (
+        unclear and by_launches and _opposite(result, *(steps or (mix.baseline_raw_ns, mix.candidate_raw_ns)))
+    )
 
 
 def one_capture(result: Result) -> bool:
