@@ -27,7 +27,7 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.amounts import LIMIT, PAGE
+from tracediff.report.amounts import LIMIT, NAMED, PAGE
 from tracediff.report.blocks import (
     Block,
     Cell,
@@ -51,6 +51,7 @@ from tracediff.report.blocks import notes as _notes
 from tracediff.report.causes import where_of
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
+from tracediff.stats.rules import MATERIAL
 
 Report = Result | Show
 LISTED = values.listed(Path(__file__).with_name("columns.txt"))
@@ -510,7 +511,9 @@ def _gaps(report: Report) -> Section | None:
         report.gaps,
         key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
     )
-    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2)
+    least = MATERIAL * _last_side(report)[1]
+    worth = max(NAMED, sum(kernels.size_of(row) >= least for row in listed))
+    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, limit=min(PAGE, worth))
     if report.gaps_left_out and made:
         made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
