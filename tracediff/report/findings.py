@@ -289,18 +289,16 @@ def _moments(one: Finding) -> Table:
 
 
 def queries(one: Finding, unit: str) -> list[Block]:
-    """SQL that shows a cause on both sides, and in each moment of it."""
+    """SQL that shows a cause on both sides, and in the step that has most of it."""
     of = "whole_unit" if unit != "step" else "typical_of" if one.part == "typical" else "mean_of"
     step = say(of, unit=unit, step=units.step(one.where.phase or ""))
     found: list[Block] = [
         Line([Code("tracediff query BASELINE CANDIDATE"), say("query_of_both", step=step)]),
         Listing(one.evidence.query, "sql"),
     ]
-    for at in one.evidence.moments:
-        if at.query and at.cause_ns is not None:
-            size = units.exact(at.cause_ns)
-            found += [
-                Line([Code(f"tracediff query {at.run}"), say("query_of_moment", size=size)]),
-                Listing(at.query, "sql"),
-            ]
+    most = max(one.evidence.moments, key=lambda at: at.cause_ns or 0, default=None)
+    if most and most.query and most.cause_ns:
+        size = units.exact(most.cause_ns)
+        found.append(Line([Code(f"tracediff query {most.run}"), say("query_of_moment", size=size)]))
+        found.append(Listing(most.query, "sql"))
     return found

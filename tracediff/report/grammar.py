@@ -158,7 +158,7 @@ PATTERNS: dict[str, str] = {
     "open_in": "Open it in {viewer} ({sides})",
     "sql": "SQL that shows it",
     "query_of_both": " and this shows what both sides have of it in {step}:",
-    "query_of_moment": " and this find {size}:",
+    "query_of_moment": " and this finds {size} of it in one step:",
     "moment_step": "the whole step, {length}",
     "moment_step_of": "the whole step, {length}: {size} of this cause in it",
     "crop": "Timeline of cause {rank}: baseline above candidate, aligned at {aligned}",
