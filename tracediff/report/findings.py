@@ -182,7 +182,7 @@ def cause(result: Result, one: Finding, scale: units.Scale, *, folded: bool = Fa
     found: list[Block] = [Section("", "", [Section("", "", said, depth=1), *figure], columns=True, depth=1)]
     if one.evidence.crop and result.timelines:
         found.append(_crop(one, result))
-    if one.parts:
+    if len(one.parts) > 1:
         own = [
             _of_cause(part, one)
             for part in sorted(one.parts, key=lambda part: (part.follows, -abs(part.delta_ns)))
@@ -229,14 +229,14 @@ def _before_and_after(one: Finding, scale: units.Scale) -> str:
 
 
 def _where(one: Finding, result: Result) -> Table:
-    """Its place, what was counted, and each run."""
+    """Its place, what was counted, and each of several runs."""
     evidence = one.evidence
     told = [("cause", fields.cause(one.cause))]
     told += [(name, Cell(value, code=True)) for name, value in words.place(one.where)]
     if evidence.count_baseline is not None and evidence.count_candidate is not None:
         both = units.arrow(map(units.count, (evidence.count_baseline, evidence.count_candidate)))
         told.append((words.what_is_counted(one), Cell(both)))
-    if evidence.runs_baseline_ns and evidence.runs_candidate_ns:
+    if len(evidence.runs_baseline_ns) + len(evidence.runs_candidate_ns) > 2:
         scale = words.finding_scale([one], result)
         for side, listed in (
             ("baseline", evidence.runs_baseline_ns),
