@@ -1396,7 +1396,7 @@ def test_what_is_left_of_a_cause_is_said_only_of_one_that_was_replayed() -> None
     gone = finding("memcpy", -300.0)
     grew, went = with_words(result("regressed", seen(1_000, 1_092, 8), grown, gone)).findings
     assert grew.note == (
-        "Replayed without it: 1,100 us instead of 1,300 us per generation step (range 1,000 to 1,200 us)."
+        "Replayed without it: -200 us per generation step (range -300 to -100 us)."
         " Waits that the cause hides now would take the rest of its time."
     )
     assert went.note == ""

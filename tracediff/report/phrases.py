@@ -142,12 +142,12 @@ def _without(finding: Finding) -> Iterator[str]:
             continue
         *most, last = map(str, projected.causes or [finding.rank])
         what = f"causes {', '.join(most)} and {last} together" if most else "it"
-        write = units.both(projected.step_ns, projected.without_ns)
-        now, then = write.size(projected.step_ns), write.size(projected.without_ns)
+        after = (projected.without_ns, projected.low_ns, projected.high_ns)
+        delta, low, high = (ns - projected.step_ns for ns in after)
+        write = units.prose([delta, low, high])
         step = words.per_step(finding.where.phase or "", finding.part)
-        ends = {"low": write.number(projected.low_ns), "high": write.size(projected.high_ns)}
-        pattern = "replayed_same" if now == then else "replayed"
-        yield say(pattern, what=what, now=now, then=then, step=step, **ends)
+        slots = {"delta": write.delta(delta), "low": write.signed(low), "high": write.delta(high)}
+        yield say("replayed", what=what, step=step, **slots)
     alone = finding.without
     if alone is not None and alone.step_ns - alone.without_ns < NEARLY * finding.delta_ns:
         yield say("hides_waits")
