@@ -184,8 +184,8 @@ class _Filled:
 
     @property
     def holds(self) -> bool:
-        """Whether any row has a value."""
-        return any(_says(item) for side in self.sides for item in side)
+        """Whether any row has a value that is known."""
+        return any(_says(item) and item != "?" for side in self.sides for item in side)
 
     @property
     def numbers(self) -> list[float | None]:
