@@ -312,6 +312,7 @@ PATTERNS: dict[str, str] = {
     "unseen_on": "{unseen} on the {side}",
     "unseen_shows": "{unseen}; {flag} shows it",
     "absent": "not captured{at}. Capture with {how} to see it.",
+    "not_seen": "Not seen{at}, each with what records it: {kinds}.",
     "absent_silent": "none seen{at}: none ran, or none was recorded. Capture with {how} to see it.",
     "ends_later": "The candidate ends {size} later",
     "ends_earlier": "The candidate ends {size} earlier",

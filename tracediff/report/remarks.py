@@ -95,10 +95,16 @@ def _nearer(one: Reached) -> float | None:
 # What the system recorded
 
 
-def missing(result: Result) -> list[str]:
-    """Which kinds one side alone recorded."""
-    sides = {kind: words.sides_without(result, kind) for kind in words.SYSTEM_KINDS}
-    return [words.missing(result, kind) for kind, side in sides.items() if side not in ("", "either side")]
+def missing(report: Result | Show) -> dict[str, str]:
+    """Side, or either -> which kinds that few captures hold it did not record, and what would."""
+    lacking: dict[str, list[str]] = {}
+    for kind, name in sorted(words.SYSTEM_KINDS.items()):
+        if side := words.sides_without(report, kind):
+            lacking.setdefault(side, []).append(f"{name} ({words.capture_with(report, kind)})")
+    return {
+        side: say("not_seen", at=words.on_side(report, side), kinds=", ".join(kinds))
+        for side, kinds in lacking.items()
+    }
 
 
 def no_bytes(calls: Sequence[CommCallRow]) -> list[str]:

@@ -623,7 +623,7 @@ def _threads(report: Report) -> Section:
 
 
 def _system(report: Report) -> Section:
-    found: list[Block] = [line for kind in sorted(words.SYSTEM_KINDS) for line in missing(report, kind)]
+    found: list[Block] = [Line([text], "missing") for text in remarks.missing(report).values()]
     system, there, menus = report.system, list[Section](), list[str]()
     title = "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads"
     if system is None:

@@ -101,7 +101,8 @@ def _findings(result: Result, console: Console, top: int) -> None:
 
 def _doubts(result: Result, console: Console) -> None:
     problems = words.problems(result)
-    missing = words.all_missing(result) + remarks.missing(result)
+    seen_once = [text for side, text in remarks.missing(result).items() if side != "either side"]
+    missing = words.all_missing(result) + seen_once
     if problems:
         print_heading(console, "Differences between the captures")
         for status, text in problems:

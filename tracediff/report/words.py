@@ -97,7 +97,7 @@ KINDS: dict[str, str] = {
 SYSTEM_KINDS: dict[str, str] = {
     "os_calls": "OS calls", "context_switches": "context switches", "gpu_memory": "CUDA's memory",
     "gpu_metrics": "GPU metrics",
-    "mpi": "MPI calls", "nccl": "NCCL's calls (its NVTX ranges)",
+    "mpi": "MPI calls", "nccl": "NCCL's ranges",
 }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ CAPTURE_WITH: dict[str, str] = {
     "kernels": "-t cuda", "cuda_api": "-t cuda", "memcpy": "-t cuda", "sync": "-t cuda", "nvtx": "-t nvtx",
     "gil": "-t python-gil", "gc": "an NVTX range called Python GC around each collection (gc.callbacks)", "graphs": "--cuda-graph-trace=node",
     "os_calls": "-t osrt", "context_switches": "--cpuctxsw=process-tree", "gpu_memory": "--cuda-memory-usage=true",
-    "gpu_metrics": "--gpu-metrics-devices=all (before nsys 2024.6: --gpu-metrics-device=all)",
+    "gpu_metrics": "--gpu-metrics-devices=all, before nsys 2024.6 --gpu-metrics-device=all",
     "mpi": "-t mpi", "nccl": "-t nvtx",
 }  # fmt: skip
 # The same where torch.profiler recorded all.
@@ -184,7 +184,7 @@ def _by_tensorrt_llm(report: Result | Show) -> bool:
 
 
 # Kinds that leave no trace where none ran, so that one cannot be told from the other.
-_SILENT = ("gc", "nccl")
+_SILENT = ("gc",)
 
 
 def unseen(kind: str) -> str:
@@ -194,7 +194,6 @@ def unseen(kind: str) -> str:
 
 def absent(report: Result | Show, kind: str, where: str = "") -> str:
     """Say that a kind of trace is not there (`where`: on which side), and how it would be."""
-    on = f" {where}" if where else ""
     how = capture_with(report, kind)
     if (
         kind == "kernels"
@@ -203,8 +202,10 @@ def absent(report: Result | Show, kind: str, where: str = "") -> str:
     ):
         return "not looked at: one side lacks them."
     if kind == "kernels" and sides_without(report, "cuda_api") != sides_without(report, kind):
-        return f"not captured{on}, though CUDA calls were: the warning host-only says what may be the reason."
-    return say("absent_silent" if kind in _SILENT else "absent", at=on, how=how)
+        return (
+            f"not captured{where}, though CUDA calls were: the warning host-only says what may be the reason."
+        )
+    return say("absent_silent" if kind in _SILENT else "absent", at=where, how=how)
 
 
 def by_torch(report: Result | Show) -> bool:
@@ -271,10 +272,13 @@ def missing(result: Result | Show, kind: str) -> str:
     side = sides_without(result, kind)
     if not side:
         return ""
-    where = (
-        "on either side" if side == "either side" else f"on the {side}" if isinstance(result, Result) else ""
-    )
-    return f"{({**KINDS, **SYSTEM_KINDS}).get(kind, kind)}: {absent(result, kind, where)}"
+    return f"{KINDS.get(kind, kind)}: {absent(result, kind, on_side(result, side))}"
+
+
+def on_side(report: Result | Show, side: str) -> str:
+    """` on the baseline`, ` on either side`; of one capture nothing."""
+    on = "" if side == "either side" else "the "
+    return f" on {on}{side}" if isinstance(report, Result) else ""
 
 
 # Category that can be absent although GPU work and CUDA calls were captured -> its kind of trace.
