@@ -608,7 +608,7 @@ PATTERNS: dict[str, str] = {
     "matched": "{level}, uncertain match",
     "held": "in {count} of {runs} runs",
     # What a moment of a cause is.
-    "moment_typical": "{step}, of those kept in full the nearest to the median: {cause}",
+    "moment_typical": "{step}, a typical one: {cause}",
     "moment_rare": "{step}, one of the rare steps: {cause}",
     "moment_beside": "{step}, the same place: no {cause} there",
     # Beside a cause.

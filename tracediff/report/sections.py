@@ -436,9 +436,10 @@ def kernel_table(
 
 
 def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) -> list[Block]:
-    """Both sides' names and launch shapes, and its interval."""
+    """Both sides' names, where they have other ones, and launch shapes, and its interval."""
     two = _two(report)
     facts: list[tuple[str, list[Cell]]] = []
+    before: Sequence[str] = ()
     for side, of in fields.side_of(row):
         shapes = [
             f"{units.exact(of.mean_ns)} each",
@@ -451,7 +452,8 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
         shares = [f"{units.share(ns, total)} of the row" for ns in of.ns_of] or [""] * len(of.names)
         called = [
             Cell(name, code=True, small=share) for name, share in zip(of.names[:PAGE], shares, strict=False)
-        ]
+        ] * (of.names != before)
+        before = of.names
         facts.append((side if two else "kernel", [*called, Cell("; ".join(shapes))]))
     if two:
         scale = units.scale_for([row.ci_low_ns, row.ci_high_ns])
@@ -570,7 +572,7 @@ def _launches(report: Report, sides: Sequence[LaunchSide], per: str) -> Table:
     for label, name in _LAUNCH_TIMES.items():
         both = [getattr(side, name) for side in sides]
         rows.append((label, [units.scale_for(both).time(ns) for ns in both]))
-    listed = [fields.Both(label, *both) for label, both in rows]
+    listed = [fields.Both(label, *both) for label, both in rows if any(both)]
     return table(report, "launch", listed, per=per, look="data fixed", depth=2)
 
 
@@ -611,7 +613,9 @@ def _threads(report: Report) -> Section:
         what = "lead_threads" if _two(report) else "lead_threads_of_one"
         own.append(part("Threads by role", _told(report, "threads", report.threads, what, depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
-    listed = sorted(report.ranges, key=lambda row: (-kernels.size_of(row), row.range, row.domain, row.thread))
+    calls = {one.call for one in report.system.comm_calls} if report.system else set()  # in a table of theirs
+    own_ranges = [row for row in report.ranges if row.range not in calls]
+    listed = sorted(own_ranges, key=lambda row: (-kernels.size_of(row), row.range, row.domain, row.thread))
     ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
     if ranges:
         parts.append(Section("ranges", "NVTX ranges", ranges, menu="Ranges" if report.ranges else ""))
