@@ -568,8 +568,7 @@ def large(rows: int = 3_000) -> Result:
         for i in range(rows)
     ]
     gaps = [
-        msgspec.structs.replace(whole.gaps[i % 5], range=f"{name} {i}", delta_ns=1e3 * i)
-        for i in range(rows)
+        msgspec.structs.replace(whole.gaps[i % 5], range=f"{name} {i}", delta_ns=1e3 * i) for i in range(rows)
     ]
     findings = [msgspec.structs.replace(whole.findings[i % 7], rank=i + 1) for i in range(rows // 4)]
     warnings = [m.Note("many", f"{name} {i}") for i in range(rows)]

@@ -112,7 +112,8 @@ def sections(report: Report) -> list[Section]:
     parts: Sequence[Callable[[Any], Section | None]] = (
         _steps, _host, _strata, _kernels, _limits, _layers, _gaps, _launch, _python, _threads, _system, _ranks,
     )  # fmt: skip
-    found = [write(report) for write in parts]
+    of_steps = words.unit(report) == "step"
+    found = [write(report) if of_steps or write not in (_steps, _strata) else None for write in parts]
     if isinstance(report, Result):
         found.insert(3, accounting(report))
         found += [*beside.sections(report), _comparability(report)]
@@ -275,7 +276,7 @@ def _wait(one: IdleCause, number: int) -> Cell:
 
 
 def _steps(report: Report) -> Section | None:
-    if not report.phases or words.unit(report) != "step":
+    if not report.phases:
         return None
     unit = words.page_unit(report) if isinstance(report, Result) else units.both(report.step.mean_ns, 0.0)
     found: list[Block] = [
@@ -295,9 +296,7 @@ def _steps(report: Report) -> Section | None:
     return _section("steps", found, _deep(report), open=True)
 
 
-def _strata(report: Report) -> Section | None:
-    if words.unit(report) != "step":
-        return None
+def _strata(report: Report) -> Section:
     parts: list[Block] = []
     if report.strata:
         if isinstance(report, Result):
