@@ -99,8 +99,11 @@ def write_atomically(path: Path | str, data: bytes, force: bool = False) -> None
     write_all({Path(path): data}, force)
 
 
-def write_all(files: Mapping[Path, bytes], force: bool = False) -> None:
-    """Write files through temporary ones beside them, which get their names when all are on disk: a full disk changes none."""
+def write_all(files: Mapping[Path, bytes], force: bool = False, of_others: Iterable[Path] = ()) -> None:
+    """Write files through temporary ones beside them, which get their names when all are on disk: a full disk changes none.
+
+    of_others: what earlier outputs may have left there; with `force` what is not written again goes.
+    """
     written: list[tuple[Path, Path, Path]] = []
     path = Path()
     try:
@@ -115,6 +118,8 @@ def write_all(files: Mapping[Path, bytes], force: bool = False) -> None:
             temporary.replace(target)
         for path in (path for path in files if special(path)):
             path.write_bytes(files[path])
+        for path in (path for path in of_others if force and path not in files):
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise TracediffError(
             "output-not-writable",

@@ -18,6 +18,7 @@ from tracediff.cli import forges
 from tracediff.errors import TracediffError
 from tracediff.model import encode
 from tracediff.report.markdown import LIMIT, MARKER, length, render_markdown
+from tracediff.report.pictures import FILES
 
 TOKEN = "ghp_verySecret123"
 BOT = {"login": "github-actions[bot]", "type": "Bot", "id": 41898282}
@@ -425,7 +426,11 @@ AT = "https://forge.example/jobs/7/artifacts/raw/drawn"
 
 def test_the_waterfall_is_shown_where_it_will_be_read(github, run, saved, tmp_path):
     drawn = tmp_path / "drawn"
+    drawn.mkdir()
+    for name in (*FILES, "mine.png"):  # of an earlier result, which had every picture
+        (drawn / name).write_bytes(b"old")
     assert run("comment", saved, "--github", "--pictures", str(drawn), "--pictures-at", f"{AT}/")[0] == 0
+    assert [one.name for one in drawn.iterdir() if one.read_bytes() == b"old"] == ["mine.png"]
     (comment,) = github.comments
     assert f"]({AT}/waterfall.png)\n" in comment["body"]
     assert (drawn / "waterfall.png").read_bytes().startswith(b"\x89PNG")

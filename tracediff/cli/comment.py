@@ -105,12 +105,13 @@ def comment(results: tuple[Path, ...], asked: Asked, gating: Gating) -> None:
 
 
 def _draw(folder: Path, result: Result) -> None:
-    """Write the pictures of a result over those that are there."""
-    from tracediff.report.pictures import files
+    """Write the pictures of a result in place of those that are there."""
+    from tracediff.report.pictures import FILES, files
     from tracediff.write import write_all
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_all({folder / name: data for name, data in files(result).items()}, force=True)
+    drawn = {folder / name: data for name, data in files(result).items()}
+    write_all(drawn, force=True, of_others=[folder / name for name in FILES])
 
 
 def _named(results: tuple[Path, ...]) -> dict[str, Path]:

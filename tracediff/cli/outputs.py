@@ -248,7 +248,9 @@ def write_outputs(report: Report, output: Output) -> None:
     try:
         for path in folders:
             make_folder(path)
-        write_all({file: data for files in rendered for file, data in files.items()}, output.overwrite)
+        written = {file: data for files in rendered for file, data in files.items()}
+        others = [file for name, path in outputs for file in _files(name, path, kind_of(report))]
+        write_all(written, output.overwrite, others)
     except TracediffError:
         for path in new:
             with contextlib.suppress(OSError):
