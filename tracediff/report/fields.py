@@ -104,12 +104,11 @@ class Both(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A kind of trace: whether each side has it, and what records it."""
+    """A kind of trace: whether a capture has it, and what records it."""
 
     label: str
-    baseline: str
+    state: str
     flag: str
-    candidate: str = ABSENT
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ A section says what is in it and how deep it lies, and nothing of formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -625,12 +625,10 @@ def _threads(report: Report) -> Section:
 # What the system recorded
 
 
-def _system(report: Report) -> Section:
-    found: list[Block] = [Line([text], "missing") for text in remarks.missing(report).values()]
+def _system(report: Report) -> Section | None:
     system, there, menus = report.system, list[Section](), list[str]()
-    title = "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads"
     if system is None:
-        return Section("system", title, found, gist="Not captured")
+        return None
     metrics = [row for row in system.gpu_metrics if _two(report) or row.baseline]
     parts: Sequence[tuple[str, str, Sequence[Any], str, list[str], int]] = (
         ("", "host work", system.host_work, "lead_host_work", [], 1),
@@ -647,8 +645,9 @@ def _system(report: Report) -> Section:
             menus += [menu] if menu else []
     menu = menus[0] if len(menus) == 1 else "System"
     if len(there) == 1:  # whose title says it all
-        return replace(there[0], id="system", blocks=[*found, *there[0].blocks], menu=menu)
-    return Section("system", title, [*found, *there], depth=1, menu=menu)
+        return replace(there[0], id="system", menu=menu)
+    title = "OS calls, communication, scheduling, CUDA's memory, GPU metrics, payloads"
+    return Section("system", title, there, depth=1, menu=menu)
 
 
 def _ranks(report: Report) -> Section | None:
@@ -688,26 +687,25 @@ def _comparability(report: Result) -> Section:
             lead(say(pattern, passed=passed, checks=f"{len(checks)}")),
             table(report, "comparability", checks, look="data sortable", depth=2),
         ]
-    if report.coverage.baseline or report.coverage.candidate:
-        found.append(part(LISTED["coverage"].title, [coverage(report)]))
+    found += _not_seen(report)
     gist = f"{passed} of {len(checks)} checks passed"
     return Section("comparability", "Comparability", found, gist=gist, menu="Comparability", printed=True)
 
 
-def coverage(report: Report) -> Table:
-    """Which kinds of trace each side has."""
-    sides = [report.coverage.baseline, *([report.coverage.candidate] if _two(report) else [])]
+def _not_seen(report: Report) -> list[Block]:
+    """Kinds of trace that few captures hold, where they are not there."""
+    return [Line([text], "missing") for text in remarks.missing(report).values()]
+
+
+def coverage(report: Show) -> Table:
+    """Which kinds of trace a capture has."""
+    states = report.coverage.baseline
     listed = [
-        fields.Trace(words.KINDS[kind], _state(sides[0], kind), words.capture_with(report, kind), *(_state(one, kind) for one in sides[1:]))
-        for kind in words.KINDS
-        if any(kind in side for side in sides)
+        fields.Trace(name, words.unseen(kind) if states[kind] == "not_captured" else states[kind], words.capture_with(report, kind))
+        for kind, name in words.KINDS.items()
+        if kind in states
     ]  # fmt: skip
     return table(report, "coverage", listed, look="data fixed", depth=2)
-
-
-def _state(side: Mapping[str, str], kind: str) -> str:
-    state = side.get(kind, "unknown")
-    return words.unseen(kind) if state == "not_captured" else state
 
 
 def _warnings(report: Report) -> Section | None:
@@ -766,6 +764,7 @@ def _capture(report: Show) -> Section:
             depth=1,
         ),
         table(report, "inputs", listed, limit=LIMIT, look="data", depth=2),
+        *_not_seen(report),
         *_options(report.options),
     ]
     return Section("capture", "The capture", found, depth=2, menu="Capture")
