@@ -523,7 +523,7 @@ PATTERNS: dict[str, str] = {
     "accounting_of": "Accounting of a {step}",
     "lead_accounting": "Every instant of a {step} is in exactly one category; the categories add up to the {step} time. The largest remainder in any step is {residual} ns.",
     "lead_hidden": "Hidden time costs nothing today: the GPU was busy meanwhile. It is exposed once the GPU gets faster.",
-    "lead_waits": "Idle time of the GPU by one cause at one place, the most time first. The rows add up to the idle categories of the accounting.",
+    "lead_waits": "Idle time of the GPU by one cause at one place, the most time first, from 0.1 % of a step on. With those in the JSON the rows add up to the idle categories of the accounting.",
     "lead_waits_host": "Host time by one cause at one place, the most time first.",
     "lead_waits_left": "{count} smaller ones take {size} per step together; they are in no output.",
     "lead_steps": "Step times of all whole steps by phase: a dot a step, a line of dots a run; the box holds the middle half of a run's steps, the bar is its mean.",

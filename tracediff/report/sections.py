@@ -5,7 +5,7 @@ A section says what is in it and how deep it lies, and nothing of formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -245,23 +245,27 @@ def waits(report: Show) -> Section | None:
     """Idle time of one capture by cause and place."""
     if not report.idle:
         return None
-    shown = report.idle[:LIMIT]
-    cells = {one.rank: _wait(one, number) for number, one in enumerate(shown)}
+    shown = report.idle[: _worth_a_row(report, (one.ns for one in report.idle))]
+    cells = {one.rank: _wait(one) for one in shown}
     found: list[Block] = [
         lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
     ]
     if report.idle_left_out:
         left = units.exact(report.idle_left_out_ns)
         found.append(aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
-    found.append(
-        table(
-            report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", depth=2
-        )
-    )
+    found.append(table(
+        report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", limit=len(shown), depth=2,
+    ))  # fmt: skip
     return Section("idle", show_words.waits(report), found, menu="Waits")
 
 
-def _wait(one: IdleCause, number: int) -> Cell:
+def _worth_a_row(report: Report, sizes: Iterable[float]) -> int:
+    """How many of some idle times, the largest first, a page lists: those of 0.1 % of a step or more."""
+    least = MATERIAL * _last_side(report)[1]
+    return max(NAMED, min(PAGE, sum(ns >= least for ns in sizes)))
+
+
+def _wait(one: IdleCause) -> Cell:
     facts = [(name, [Cell(value, code=True)]) for name, value in words.place(where_of(one))]
     if one.on_rank is not None:
         facts.append(("rank", [Cell(show_words.on_rank(one))]))
@@ -270,7 +274,7 @@ def _wait(one: IdleCause, number: int) -> Cell:
         size = units.exact(at.end_ns - at.start_ns)
         facts.append(("longest", [Cell(f"{size} in {at.run}, from {at.start_ns} to {at.end_ns} ns")]))
     more: list[Block] = [facts_of("place", facts)]
-    if one.query and number < 2 * PAGE:
+    if one.query:
         more.append(Listing(one.query, "sql"))
     return Cell(words.sentence(one.title), more=more)
 
@@ -512,9 +516,8 @@ def _gaps(report: Report) -> Section | None:
         report.gaps,
         key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
     )
-    least = MATERIAL * _last_side(report)[1]
-    worth = max(NAMED, sum(kernels.size_of(row) >= least for row in listed))
-    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, limit=min(PAGE, worth))
+    worth = _worth_a_row(report, map(kernels.size_of, listed))
+    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, limit=worth)
     if report.gaps_left_out and made:
         made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
