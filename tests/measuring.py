@@ -111,7 +111,7 @@ def measured(
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
     values.append(of(len(kinds), spent[:, idle : idle + kernels].sum(axis=1)))
     if speed:
-        values.append(Values(every, np.full(len(every), len(kinds) + 1), spent[:, idle + kernels]))
+        values.append(Values(every, np.full(len(every), len(kinds) + 2), spent[:, idle + kernels]))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},
@@ -120,7 +120,7 @@ def measured(
         list(range(FIRST + idle, FIRST + idle + kernels)),
         pl.DataFrame(),
     )
-    summed = CellSums.of(values, len(kinds) + 1 + bool(speed))
+    summed = CellSums.of(values, len(kinds) + 2 + bool(speed))
     loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
     phases, whole = cells._estimates(frame, summed, layout, hosts, loose)

@@ -25,7 +25,7 @@ from tracediff.comparison.kernel_table import KernelCells, kernel_cells
 from tracediff.comparison.layers import LayerCells, layer_cells
 from tracediff.execution.sides import Side, parts_of, stacked, tagged
 from tracediff.model import OddRun
-from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, OWN, SURELY, WAIT
+from tracediff.model.causes import BUSY, CAPTURE, CATEGORIES, CAUSES, GPU, HOST, NODE_NS, OWN, SURELY, WAIT
 from tracediff.model.causes import STEP as STEP_SCATTER
 from tracediff.stats.noise import (
     LEVER,
@@ -295,9 +295,9 @@ def measure(
     speed = None if in_turns else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
-        values.append(_known_speed(frame, speed, cells + 1))
-    values.append(_waits(every, frame, idle, cells))
-    table = CellSums.of(values, cells + 1 + (speed is not None))
+        values.append(_known_speed(frame, speed, cells + 2))
+    values += [_waits(every, frame, idle, cells), _graph_kernels(every, frame, cells + 1)]
+    table = CellSums.of(values, cells + 2 + (speed is not None))
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
     phases, whole = _estimates(frame, table, layout, hosts, _loose(kernels))
     return Measured(
@@ -323,6 +323,16 @@ def _waits(sides: Sequence[Side], frame: Frame, idle: IdleRows, cell: int) -> Va
     )
     step, ns = frame.index.rows(calls), calls["ns"].to_numpy()
     return Values(step, np.full(len(step), cell), ns)
+
+
+def _graph_kernels(sides: Sequence[Side], frame: Frame, cell: int) -> Values:
+    """How many kernels of CUDA graphs each step has."""
+    found = []
+    for *place, part in parts_of(sides):
+        mine = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="graph_kernels")
+        found.append(tagged(part.counts.join(mine.select("what"), on="what"), *place))
+    rows = pl.concat(found)
+    return Values(frame.index.rows(rows), np.full(len(rows), cell), rows["count"].to_numpy())
 
 
 def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
@@ -381,7 +391,7 @@ def _phase_cells(
     if hosts == "measured" and (typical.means[:2, gil] > OWN * typical.means[:2, STEP]).any():
         hosts = "unknown"
     speed = (
-        (typical.values[0][:, cells + 1], typical.values[1][:, cells + 1]) if hosts == "measured" else None
+        (typical.values[0][:, cells + 2], typical.values[1][:, cells + 2]) if hosts == "measured" else None
     )
     variance = [_PHI**2 * one[:cells] for one in typical.variance]
     sample = _sample(typical.values, speed, variance, _unseen(layout, typical, weighted, cells), hosts)
@@ -436,10 +446,17 @@ def _seen(frame: Frame, table: CellSums, phase: PhaseSteps) -> tuple[Floats, Flo
 
 
 def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tuple[Floats, Floats]:
-    """What the idle cells of which a side shows nothing may cost it all the same, by their size per event on the other side."""
+    """What the idle cells of which a side shows nothing may cost it all the same, by their size per event on the other side.
+
+    Of graphs on both sides, what their gaps may be longer by in another run.
+    """
     idle = np.zeros(cells, np.bool_)
     idle[layout.idle] = True  # kernels that no step launches are no matter of chance
     often, steps = weighted.seen
+    of_graphs = idle & np.array([kind == "graph_internal" for kind in layout.kinds], np.bool_)
+    nodes = sums.means[:2, [cells + 1]]
+    each = np.divide(sums.means[:2, :cells], nodes, out=np.zeros((2, cells)), where=nodes > 0)
+    longer = nodes.min() * np.minimum(np.abs(each[1] - each[0]), NODE_NS)
     found = []
     for side in (0, 1):
         other = np.abs(sums.means[1 - side, :cells])
@@ -447,14 +464,15 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
             other, often[1 - side, :cells], out=np.zeros(cells), where=often[1 - side, :cells] > 0
         )
         none = idle & (often[side, :cells] == 0)
-        found.append(np.where(none, min(1.0, _NONE_SEEN / steps[side]) * size, 0.0))
+        shorter = of_graphs & ~none & (each[side] < each[1 - side])
+        found.append(np.select([none, shorter], [min(1.0, _NONE_SEEN / steps[side]) * size, longer], 0.0))
     return found[0], found[1]
 
 
 def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]], hosts: Hosts) -> Part:
     """The mean over all steps of some phases. phases: share, sums."""
     cells, runs = len(layout.kinds), frame.runs
-    values = [np.zeros((many, cells + 2)) for many in runs]
+    values = [np.zeros((many, cells + 3)) for many in runs]
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
     unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
     for share, one in phases:
@@ -478,7 +496,7 @@ def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]
             variance[side] += ordinary**2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
-    speed = (kept[0][:, cells + 1], kept[1][:, cells + 1]) if hosts == "measured" else None
+    speed = (kept[0][:, cells + 2], kept[1][:, cells + 2]) if hosts == "measured" else None
     root = np.sqrt(unseen)
     sample = _sample(kept, speed, list(variance), (root[0], root[1]), hosts)
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)

@@ -317,7 +317,8 @@ def launched_early(candidates: list[Candidate], structure: Sequence[StructureRow
         gaps = [
             one
             for one in mine
-            if one.cause in ("dependency", "graph_internal") and one.moved and one.judged.delta * change < 0
+            if (one.cause == "graph_internal" or (one.cause == "dependency" and one.moved))
+            and one.judged.delta * change < 0
         ]
         main = min(own, key=order)
         where = replace(main.where, kernels=None, layer=None)
@@ -403,7 +404,7 @@ def _with_consequences(candidates: list[Candidate], mine: list[Candidate], calls
         one
         for one in mine
         if one not in own
-        and one.moved
+        and (one.moved or (copied and one.cause == "graph_internal"))
         and one.of_rank is None
         and (kernels or one.cause == "graph_internal")
         and _follows(one, change, _LAUNCH_NS * eager, launching, copied)

@@ -24,6 +24,8 @@ STEP = 0.025  # of the step: replicas of one program on like machines, three and
 # From the end of a launch to its work, on a GPU that the process left idle. Of processes alone on a GPU at most 12 us in 33 captures, beside
 # another process 0.5 to 3 ms: slices of time.
 ALONE_NS = 100_000
+# Between two nodes of a CUDA graph: 0.45 us, and in 5 of 24 runs of seven programs 0.1 (H200, nsys 2023.4); which, no program chose.
+NODE_NS = 450
 
 # A change of the program from which a change of idle time follows: more or fewer kernels, synchronising calls, CUDA graphs.
 Origin = Literal["kernels", "syncs", "graphs"]
