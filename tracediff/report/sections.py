@@ -612,8 +612,7 @@ def _threads(report: Report) -> Section:
         told += _told(report, "response path", report.response_path, "", look="data", depth=deep)
         own.append(part("Response path", told, deep))
     if report.threads:
-        what = "lead_threads" if _two(report) else "lead_threads_of_one"
-        own.append(part("Threads by role", _told(report, "threads", report.threads, what, depth=2)))
+        own.append(part("Threads by role", _told(report, "threads", report.threads, "lead_threads", depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
     calls = {one.call for one in report.system.comm_calls} if report.system else set()  # in a table of theirs
     own_ranges = [row for row in report.ranges if row.range not in calls]
