@@ -5,7 +5,7 @@ A section says what is in it and how deep it lies, and nothing of formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,11 +82,14 @@ _TITLES = {  # of a section, and its name in the contents of a page
 }  # fmt: skip
 
 
-def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", known: dict[str, Any] | None = None, **settings: Any) -> Table:  # fmt: skip
-    """A table of the core, its first rows."""
+def table(report: Report, name: str, found: Sequence[Any], *, per: str = "", known: dict[str, Any] | None = None, size: Callable[[Any], float] | None = None, **settings: Any) -> Table:  # fmt: skip
+    """A table of the core, its first rows; size: of a row, the largest first, where rows are listed from 0.1 % of a step on."""
     step = words.unit(report)
     context = values.Context(report, _two(report), fields.VALUES, step, per or f"per {step}", known or {})
     limit = settings.pop("limit", PAGE if _two(report) else LIMIT)
+    if size:
+        least = MATERIAL * _last_side(report)[1]
+        limit = max(NAMED, min(limit, sum(size(row) >= least for row in found)))
     return values.table(LISTED[name], found, context, limit, **settings)
 
 
@@ -245,8 +248,7 @@ def waits(report: Show) -> Section | None:
     """Idle time of one capture by cause and place."""
     if not report.idle:
         return None
-    shown = report.idle[: _worth_a_row(report, (one.ns for one in report.idle))]
-    cells = {one.rank: _wait(one) for one in shown}
+    cells = {one.rank: _wait(one) for one in report.idle}
     found: list[Block] = [
         lead(say("lead_waits" if show_words.captured(report, "kernels") else "lead_waits_host"))
     ]
@@ -254,15 +256,9 @@ def waits(report: Show) -> Section | None:
         left = units.exact(report.idle_left_out_ns)
         found.append(aside(say("lead_waits_left", count=f"{report.idle_left_out}", size=left)))
     found.append(table(
-        report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", limit=len(shown), depth=2,
+        report, "waits", report.idle, known={"cells": cells}, ids=lambda one: f"idle-{one.rank}", size=lambda one: one.ns, depth=2,
     ))  # fmt: skip
     return Section("idle", show_words.waits(report), found, menu="Waits")
-
-
-def _worth_a_row(report: Report, sizes: Iterable[float]) -> int:
-    """How many of some idle times, the largest first, a page lists: those of 0.1 % of a step or more."""
-    least = MATERIAL * _last_side(report)[1]
-    return max(NAMED, min(PAGE, sum(ns >= least for ns in sizes)))
 
 
 def _wait(one: IdleCause) -> Cell:
@@ -516,8 +512,7 @@ def _gaps(report: Report) -> Section | None:
         report.gaps,
         key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
     )
-    worth = _worth_a_row(report, map(kernels.size_of, listed))
-    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, limit=worth)
+    made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, size=kernels.size_of)
     if report.gaps_left_out and made:
         made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
@@ -614,8 +609,9 @@ def _threads(report: Report) -> Section:
     if report.threads:
         own.append(part("Threads by role", _told(report, "threads", report.threads, "lead_threads", depth=2)))
     parts: list[Block] = [_section("threads", own, deep)] if own else []
-    calls = {one.call for one in report.system.comm_calls} if report.system else set()  # in a table of theirs
-    own_ranges = [row for row in report.ranges if row.range not in calls]
+    other = {one.call for one in report.system.comm_calls} if report.system else set()  # in a table of theirs
+    other |= {one.name for one in report.host.rows} if report.host else set()
+    own_ranges = [row for row in report.ranges if row.range not in other]
     listed = sorted(own_ranges, key=lambda row: (-kernels.size_of(row), row.range, row.domain, row.thread))
     ranges = _told(report, "ranges", listed, "lead_ranges", ordered=True, depth=2) or missing(report, "nvtx")
     if ranges:
