@@ -499,7 +499,7 @@ def _gil(step: StepEvents) -> list[Lane]:
 def _collections(step: StepEvents) -> Lane:
     lane = step.collections()
     texts = [
-        f"{step.role(tid) or 'a thread'}, generation {lane.texts[one]}"
+        f"{step.role(tid) or 'a thread'}, generation {lane.texts[one]}".removesuffix(", generation ?")
         for tid, one in zip(lane.columns["tid"].tolist(), lane.what.tolist(), strict=True)
     ]
     return replace(lane, what=np.arange(len(texts)), texts=texts)
