@@ -51,7 +51,7 @@ from tracediff.report.blocks import notes as _notes
 from tracediff.report.causes import where_of
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
-from tracediff.stats.rules import MATERIAL
+from tracediff.stats.rules import LITTLE, MATERIAL
 
 Report = Result | Show
 LISTED = values.listed(Path(__file__).with_name("columns.txt"))
@@ -435,13 +435,12 @@ def kernel_table(
 
 
 def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) -> list[Block]:
-    """Both sides' names, where they have other ones, and launch shapes, and its interval."""
+    """Both sides' names and launch shapes, those of the candidate where they are others, and its interval."""
     two = _two(report)
     facts: list[tuple[str, list[Cell]]] = []
-    before: Sequence[str] = ()
+    known: list[object] = []
     for side, of in fields.side_of(row):
         shapes = [
-            f"{units.exact(of.mean_ns)} each",
             *([f"grid {' '.join(of.grids[:6])}"] if of.grids else []),
             *([f"block {' '.join(of.blocks[:6])}"] if of.blocks else []),
             *([] if of.registers is None else [f"{of.registers} registers"]),
@@ -451,9 +450,10 @@ def _kernel(report: Report, row: KernelRow, notes: Sequence[tuple[str, str]]) ->
         shares = [f"{units.share(ns, total)} of the row" for ns in of.ns_of] or [""] * len(of.names)
         called = [
             Cell(name, code=True, small=share) for name, share in zip(of.names[:PAGE], shares, strict=False)
-        ] * (of.names != before)
-        before = of.names
-        facts.append((side if two else "kernel", [*called, Cell("; ".join(shapes))]))
+        ] * (of.names not in known)
+        said = "; ".join([f"{units.exact(of.mean_ns)} each", *(shapes if shapes not in known else [])])
+        known = [of.names, shapes]
+        facts.append((side if two else "kernel", [*called, Cell(said)]))
     if two:
         scale = units.scale_for([row.ci_low_ns, row.ci_high_ns])
         q = words.q_value(row)
@@ -516,7 +516,8 @@ def _gaps(report: Report) -> Section | None:
     if report.gaps_left_out and made:
         made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
-    made += _own_part(report, "worst gaps", longest, limit=PAGE)
+    alike = sum(gap.duration_ns >= LITTLE * longest[0].duration_ns for gap in longest)
+    made += _own_part(report, "worst gaps", longest, limit=min(PAGE, alike))
     return _section("gaps", made, gist="By cause and place, and the longest single ones")
 
 
