@@ -71,6 +71,27 @@ def test_a_thread_that_launches_on_two_devices(tmp_path):
     assert roles(trace, tmp_path)[2][0] == "launcher of device 0+1"
 
 
+@pytest.mark.parametrize(("labels", "role"), [(False, "launcher of device 0"), (True, "executor")])
+def test_of_threads_with_a_gpu_each_none_is_the_executor_but_one_with_labels(tmp_path, labels, role):
+    """Whose rounds are the steps differs from run to run: places are compared by device."""
+    trace = TraceBuilder().process(100).device(0).device(1).thread(100, 1).thread(100, 2)
+    for corr in range(240):
+        number, at = divmod(corr, 12)
+        for thread in (1, 2):
+            begin, mine = 3_000 * number + 200 * at + 100 * thread, 2 * corr + thread
+            if at < 10:
+                trace.api(thread, "cudaLaunchKernel", begin, begin + 20, corr=mine)
+                trace.kernel(mine, begin + 50, begin + 200, name=f"layer {at % 5}", device=thread - 1)
+            elif at == 10:
+                trace.api(thread, "cudaMemcpyAsync", begin, begin + 20, corr=mine)
+                trace.memcpy(mine, begin + 50, begin + 90, kind="DtoH", bytes=64, device=thread - 1)
+            else:
+                trace.api(thread, "cudaStreamSynchronize", begin, begin + 300)
+    for number in range(20 if labels else 0):
+        trace.range(1, label(number), 3_000 * number, 3_000 * number + 2_900)
+    assert roles(trace, tmp_path) == {1: (role, "worker"), 2: ("launcher of device 1", "worker")}
+
+
 def test_names_of_the_system_tell_what_python_does_not(tmp_path):
     trace = worker().thread(100, 2, "nccl_watchdog").api(2, "cudaEventQuery", 700, 710)
     trace.thread(100, 3, "python3").api(3, "cudaEventQuery", 700, 710)

@@ -232,14 +232,14 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
         devices.setdefault(tid >> 24 & 0xFFFFFF, set()).update(mine)
     threads = {}
     for tid, pid, name in db.execute("SELECT tid, pid, name FROM thread ORDER BY tid").fetchall():
-        texts = seen.get(int(tid), set())
-        if int(tid) in executors:
+        texts, own = seen.get(int(tid), set()), sorted(devices.get(int(tid) >> 24 & 0xFFFFFF, ()))
+        # of threads without labels that launch on a GPU each, it is chance whose rounds are the steps
+        if int(tid) in executors and (texts or launchers.get(int(tid), own) == own):
             role = "executor"
         else:
             role = _by_rule(texts)
             if not role and int(tid) in launchers:
                 # by their places in the process: another run may be on another GPU
-                own = sorted(devices[int(tid) >> 24 & 0xFFFFFF])
                 role = "launcher of device " + "+".join(f"{own.index(one)}" for one in launchers[int(tid)])
             role = role or _by_name(texts, str(name))
         threads[int(tid)] = Thread(
