@@ -638,6 +638,29 @@ def test_what_goes_with_the_load_is_a_rate_at_a_regular_distance_alone(tmp_path)
     assert row.p_value == pytest.approx(75 / 2_035_800)
 
 
+@pytest.mark.parametrize(
+    ("acts", "more", "found"),
+    [
+        ([copy(64, "pinned")] * 3, 0, [("copies", False, 7 / 30, 21 / 30)]),
+        ([copy(64, "pinned"), call("cudaDeviceSynchronize")], 0, [("synchronisations", True, 0, 7 / 30)]),
+        ([copy(128, "pinned")], 0, [("copies", False, 7 / 30, 7 / 30)]),
+        ([copy(100, "pinned")], 0, []),  # fewer bytes than twice as many: other lengths, perhaps
+        ([copy(64, "pinned")] * 3, 1, []),  # and a kernel more in step 5: other work
+    ],
+)
+def test_what_some_steps_do_is_told_where_both_sides_did_the_same_work(acts, more, found, tmp_path):
+    """1 to 4 kernels in turns, 75 in 30 steps; steps 3, 4, 11, 17, 18, 25 and 30 copy 64 bytes."""
+
+    def of(name: str, own: list[Action], more: int = 0) -> Side:
+        some = (3, 4, 11, 17, 18, 25, 30)
+        kernels = [1 + n % 4 + more * (n == 5) for n in range(31)]
+        return side(tmp_path / name, 31, lambda n: [kernel()] * kernels[n] + own * (n in some))
+
+    rows = compare(of("one", [copy(64, "pinned")]), of("other", acts, more)).structure
+    counts = [(row.kind, row.rate, row.baseline, row.candidate) for row in rows if row.kind != "calls"]
+    assert counts == [(kind, rate, *map(pytest.approx, both)) for kind, rate, *both in found]
+
+
 def test_collections_that_one_side_may_not_have_recorded_are_not_certain(tmp_path):
     (row,) = rows(tmp_path, [kernel()], [kernel(), collection()])
     assert (row.baseline, row.candidate, row.certain) == (0, 1, False)

@@ -382,6 +382,12 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
                 yield _varying(held, at, items[at].kind, row)
     yield from made_of
     yield from _rates(of, row)
+    for at in _of_same_work(of):
+        if (items[at].kind, items[at].name) not in told:
+            before, after = held.means[:, at].tolist()
+            # what one side lacks is in some steps of the other
+            rate = not before or not after
+            yield row(at, items[at].kind, baseline=before, candidate=after, rate=rate, **_bytes(held, at))
 
 
 def _differing(
@@ -687,6 +693,19 @@ def _by_distance(some: int, of: int) -> float:
     return of**2 / (
         2 * (some - 1) * math.comb(of, some)
     )  # of integers: the ways of thousands of steps are no float
+
+
+def _of_same_work(of: _Phase) -> list[int]:
+    """What steps copy and wait for, and their streams, that changed by a tenth, or by half in bytes, most first: where kernels vary from step to step, and both sides launch each as often in all, they did the same work."""
+    means, sizes = of.held.means, of.held.bytes
+    kernels = means[:, [item.kind == "kernel" for item in of.items]]
+    if of.frame.once or (kernels[0] != kernels[1]).any() or (kernels % 1 == 0).all():
+        return []
+    change, of_bytes = (np.ptp(one, axis=0) / np.maximum(one.max(axis=0), 1e-9) for one in (means, sizes))
+    moved = ((change >= LITTLE) | (of_bytes >= MOSTLY)) & ~of.held.differs & ~of.held.other_bytes
+    kinds = ("synchronisations", "copies", "streams")
+    found = [at for at, item in enumerate(of.items) if moved[at] and item.kind in kinds and not item.thread]
+    return sorted(found, key=lambda at: -change[at])
 
 
 def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
