@@ -556,7 +556,6 @@ PATTERNS: dict[str, str] = {
     "host_per_capture": "{title}, per capture",
     "host_one_run": "The intervals are from the calls of one run per side: what differs from run to run is not in them.",
     "lead_gaps": "Time without any GPU work, by what the launching thread did meanwhile. A gap with several causes counts in each with that cause's part. Listed from 0.1 % of a {step} on.",
-    "gaps_left": "{count} rows with smaller changes are in no output.",
     "lead_launch": "How work reaches the GPU. Graph trace: {baseline} on the baseline, {candidate} on the candidate.",
     "lead_launch_of_one": "How work reaches the GPU. Graph trace: {baseline}.",
     "whole_graphs": "Whole graphs are one row in such a capture; --cuda-graph-trace=node shows their kernels.",

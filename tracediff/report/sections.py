@@ -513,8 +513,6 @@ def _gaps(report: Report) -> Section | None:
         key=lambda row: (-kernels.size_of(row), row.cause, row.thread, row.range, row.previous, row.next),
     )
     made = _told(report, "gaps", listed, "lead_gaps", ordered=True, depth=2, size=kernels.size_of)
-    if report.gaps_left_out and made:
-        made.append(aside(say("gaps_left", count=f"{report.gaps_left_out:,}")))
     longest = sorted(report.worst_gaps, key=lambda gap: -gap.duration_ns)
     alike = sum(gap.duration_ns >= LITTLE * longest[0].duration_ns for gap in longest)
     made += _own_part(report, "worst gaps", longest, limit=min(PAGE, alike))
