@@ -177,10 +177,13 @@ def test_a_graph_whose_launch_outlasts_its_first_kernels_waits_for_none(tmp_path
         assert [(row.baseline, row.candidate) for row in result.structure if row.kind == "blocking"] == found
 
 
-def looped(folder, host: str) -> Side:
-    """Steps of 1 ms. The host launches a kernel and waits: ahead, for the one before; behind, for this one; idle, when the GPU is done."""
+def looped(folder, host: str, beside: tuple[int, int] | None = None) -> Side:
+    """Steps of 1 ms. The host launches a kernel and waits: ahead, for the one before; behind, for this one; idle, when the GPU is done.
+
+    beside: when another thread's kernel on another GPU begins and ends, us.
+    """
     folder.mkdir()
-    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    trace = TraceBuilder().process(100).device(0).device(1).thread(100, 1).thread(100, 2)
     start, end, called, waited = {
         "ahead": (450, 1_350, 10, 402), "behind": (5, 905, 10, 907), "idle": (5, 905, 910, 912),
     }[host]  # fmt: skip
@@ -190,6 +193,9 @@ def looped(folder, host: str) -> Side:
         trace.api(1, "cudaLaunchKernel", now, now + 3_000, corr=number + 1)
         trace.kernel(number + 1, now + start * 1_000, now + end * 1_000, name="gemm")
         trace.api(1, "cudaStreamSynchronize", now + called * 1_000, now + waited * 1_000)
+        if beside:
+            trace.api(2, "cudaLaunchKernel", now + 1_000, now + 4_000, corr=1_000 + number)
+            trace.kernel(1_000 + number, now + beside[0] * 1_000, now + beside[1] * 1_000, device=1)
         # the driver's part of the same wait
         trace.api(1, "cuStreamSynchronize", now + called * 1_000 + 500, now + waited * 1_000 - 500)
     return Side(host, [Run(host, [reduced(trace, folder)])])
@@ -210,3 +216,10 @@ def test_a_host_that_no_longer_runs_ahead_is_a_difference_by_count(tmp_path) -> 
     for sides, found in pairs:
         rows = [row for row in compare(*sides).structure if row.kind in ("ahead", "drained")]
         assert [(row.baseline, row.candidate) for row in rows] == found
+
+
+def test_what_another_thread_has_on_another_gpu_does_not_run_ahead(tmp_path) -> None:
+    """When the wait ends at 907 us, that is over in one run and goes on in the other."""
+    spans = {"over": (200, 800), "goes on": (800, 1_100)}
+    sides = [looped(tmp_path / name, "behind", beside=span) for name, span in spans.items()]
+    assert [row for row in compare(*sides).structure if row.kind in ("ahead", "drained")] == []

@@ -139,24 +139,29 @@ def _ended(timeline: Timeline) -> Ints:
 
 
 def _waits(timeline: Timeline, ended: Ints, windows: Windows) -> dict[str, Ints]:
-    """The period of each synchronisation by what its process had launched before it: `ahead`, some was left, or `drained`, it waited for all.
+    """The period of each synchronisation by what had been launched before it: `ahead`, some was left, or `drained`, it waited for all.
 
-    A host that runs ahead launches the next step first and waits for this one then. Where all had ended before the call, it says
-    nothing of either; calls inside a call are that call.
+    Of threads that launch on other GPUs than the one that waits nothing counts. A host that runs ahead launches the next step first and
+    waits for this one then. Where all had ended before the call, it says nothing of either; calls inside a call are that call.
     """
     launches, calls = timeline.launches, timeline.calls
     process = launches.tid >> 24 & 0xFFFFFF
+    gpus = {tid: frozenset(devices) for tid, devices in timeline.launchers.items()}
     found: dict[str, list[Ints]] = {"ahead": [], "drained": []}
     for pid in distinct(process):
         mine = np.flatnonzero(process == pid)
         mine = mine[np.argsort(launches.start[mine], kind="stable")]
-        until = np.maximum.accumulate(np.append(0, ended[mine]))
-        for tid, own in calls.of_thread.items():
-            if tid >> 24 & 0xFFFFFF == pid:
-                sync = own.start + np.flatnonzero(calls.kind[own] == SYNC)
+        waiting = {tid: gpus.get(tid, frozenset()) for tid in calls.of_thread if tid >> 24 & 0xFFFFFF == pid}
+        for own in set(waiting.values()):
+            apart = [tid for tid, others in gpus.items() if own and not own & others]
+            near = mine[~np.isin(launches.tid[mine], apart)] if apart else mine
+            until = np.maximum.accumulate(np.append(0, ended[near]))
+            for tid in [tid for tid, devices in waiting.items() if devices == own]:
+                rows = calls.of_thread[tid]
+                sync = rows.start + np.flatnonzero(calls.kind[rows] == SYNC)
                 start, end = calls.start[sync], calls.end[sync]
                 outer = outermost(start, end)
-                last = until[np.searchsorted(launches.start[mine], start)]
+                last = until[np.searchsorted(launches.start[near], start)]
                 for kind, chosen in (("ahead", last > end), ("drained", (start < last) & (last <= end))):
                     period = windows.period(pid, start[outer & chosen]).astype(np.int64)
                     found[kind].append(period[period >= 0])
