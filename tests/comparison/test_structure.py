@@ -589,6 +589,18 @@ def test_steps_without_their_graph_are_counted(tmp_path):
     assert (row.rate, row.baseline_any, row.candidate_any) == (True, 30, 20)
 
 
+def test_a_rate_is_not_told_by_its_ends_as_well(tmp_path):
+    """Steps of 4 requests have no graph any more, of those of 16 every second one has: 10 of 60, from 1 and 1 to 0 and 0 at the ends."""
+    acts = {False: [graph("gemm", "norm")], True: [kernel("gemm"), kernel("norm")]}
+    eager = {"one": lambda n: False, "other": lambda n: bool(n % 6)}
+    sides = [
+        side(tmp_path / name, 61, lambda n, of=of: acts[of(n)], gen=lambda n: 4 if n % 3 else 16)
+        for name, of in eager.items()
+    ]
+    (row,) = [row for row in compare(*sides).structure if row.kind == "graph_launches"]
+    assert (row.rate, row.baseline_any, row.candidate_any) == (True, 60, 10)
+
+
 def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_path):
     """Code is loaded in steps 5, 11, 17, 23 and 29 of 30: five steps lie so in 30^2 / (2 * 4) of 142,506 ways, at most."""
     one = side(tmp_path / "one", 31, lambda _: [kernel()])

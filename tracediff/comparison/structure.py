@@ -369,6 +369,7 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
     changed = [at for at in np.flatnonzero(found).tolist() if _known(sides, items[at])]
     yield from _differing(of, place, changed, other_ways, row)
     yield from _copies(held, items, [at for at in changed if items[at].kind == "copies"], row)
+    rates = list(_rates(of, row))  # how many steps have any says more than the ends of what varies
     if not frame.once:  # grids and bytes are those of the requests that happened to be captured
         for at in np.flatnonzero(held.other_bytes & ~held.differs).tolist():
             item = items[at]
@@ -381,7 +382,7 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             if held.apart[at] and (items[at].kind, items[at].name) not in told:
                 yield _varying(held, at, items[at].kind, row)
     yield from made_of
-    yield from _rates(of, row)
+    yield from rates
     for at in _of_same_work(of):
         if (items[at].kind, items[at].name) not in told:
             before, after = held.means[:, at].tolist()
