@@ -127,6 +127,27 @@ def test_rounds_tell_streams_and_the_calls_that_one_side_alone_makes(tmp_path):
     assert {one.id for one in sections.sections(found)}.isdisjoint({"steps", "strata"})
 
 
+def test_counts_of_a_round_are_of_the_rounds_of_its_device(tmp_path):
+    """Two GPUs of one process, 40 rounds of three launches each; then 80 and 20, and those of device 1 launch relu as well."""
+    sides = []
+    for name, rounds, more in (("one", (40, 40), []), ("two", (80, 20), ["relu"])):
+        trace = TraceBuilder().process(100).device(0).device(1).thread(100, 1)
+        corr = 0
+        for device in (0, 1):
+            for number in range(rounds[device]):
+                for place, kernel in enumerate(["gemm", "norm", "norm", *more * device]):
+                    now, corr = 50 * US * number + 10 * US * place + 5 * US * device, corr + 1
+                    trace.api(1, "cudaLaunchKernel", now, now + US, corr=corr)
+                    trace.kernel(corr, now + 2 * US, now + 4 * US, name=kernel, device=device)
+        (tmp_path / name).mkdir()
+        sides.append(Side(name, [Run(name, [reduced(trace, tmp_path / name, whole_capture=True)])]))
+    found = compare(*sides)
+    rung = found.verdict_facts.rung
+    assert (rung.kind, rung.baseline_rounds, rung.candidate_rounds) == ("rounds", 40, 50)
+    rows = [(one.kind, one.name, one.device, one.baseline, one.candidate) for one in found.structure]
+    assert rows == [("kernels", "", 1, 3, 4), ("kernel", "relu", 1, 0, 1)]
+
+
 def test_captures_of_different_amounts_of_work_are_named(tmp_path):
     """Three kernels of equal time, launched as often, 1.5 times and 2.2 times as often: no ratio is that of the work."""
     sides = [

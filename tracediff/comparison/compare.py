@@ -127,7 +127,8 @@ def compare(
         need_one_program([baseline, candidate, *([noise] if noise else [])])
     baseline, measured, work = _prepared(baseline, candidate, noise, options)
     strata = build_strata(measured.frame)
-    counted = structure(measured.sides, measured.frame)
+    round_of = work.rarest if work and measured.frame.rounds else ""
+    counted = structure(measured.sides, measured.frame, round_of)
     measured, decided = _decided(measured, work, strata, counted, force=options.force)
 
     sides, frame, steps = measured.sides, measured.frame, measured.steps

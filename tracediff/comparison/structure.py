@@ -26,7 +26,7 @@ import polars as pl
 from tracediff.accounting.counts import MOST_NAMES
 from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE, regular
 from tracediff.accounting.reduction import Reduction
-from tracediff.arrays import Bools, Ints
+from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
 from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
 from tracediff.execution.sides import Side, parts_of, tagged
@@ -101,14 +101,14 @@ class _Item(NamedTuple):
     shape: str = ""
 
 
-def structure(sides: Sequence[Side], frame: Frame) -> list[StructureRow]:
+def structure(sides: Sequence[Side], frame: Frame, round_of: str = "") -> list[StructureRow]:
     """What differs by count, phase by phase (that with the most steps first), the most telling first.
 
     A count that varies within a side follows the load: it is in a row where the counts of the sides lie apart all the same. Of captures that are one step each, those of one side must agree,
     and most kernels must be launched as often on both sides, or in each round; of what little may depend on requests or chance there is no
-    row.
+    row. round_of: the kernel, by its normalised name, that each round launches once.
     """
-    items, counted = _seen(sides, frame)
+    items, counted = _seen(sides, frame, round_of)
     rows: list[StructureRow] = []
     for phase in sorted(frame.phases, key=lambda one: (-one.share, one.phase)):
         facts = held(frame, phase, counted, len(items))
@@ -146,7 +146,7 @@ def _rank(row: StructureRow) -> tuple[int, bool, bool, float, str, str, str, str
 # What is counted, of both sides.
 
 
-def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
+def _seen(sides: Sequence[Side], frame: Frame, round_of: str) -> tuple[list[_Item], Counted]:
     number: dict[_Item, int] = {}
     known = _comparable(sides)
     captured = {
@@ -154,14 +154,18 @@ def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
     }
     kinds = [np.full(len(frame.steps), -1) for _ in range(3)]  # by kernels, by counts, by calls
     schema = {"kind": pl.Int64, "count": pl.Int64, "bytes": pl.Int64, "item": pl.Int64}
-    found, units = [pl.DataFrame(schema=schema)], np.empty(0)
+    found = [pl.DataFrame(schema=schema)]
+    # rounds of each kind: of its device, and of the mean one for what the host calls
+    units = np.empty((2, 0))
     for *place, part in parts_of(sides[:2]):
         period = part.periods.select("period")
         step = frame.index.rows(tagged(period, *place))
+        rounds = _rounds(part, round_of, frame.units[step[0]])
         for of_steps, (kind, rows, named) in zip(kinds, _counted(part, captured, known), strict=False):
-            first = len(units)
+            first = units.shape[1]
             of_steps[step[step >= 0]] = first + kind[period.to_series().to_numpy()[step >= 0]]
-            units = np.append(units, np.full(int(kind.max()) + 1, frame.units[step[0]]))
+            own = rounds[np.unique(kind, return_index=True)[1]]
+            units = np.append(units, [own, np.full(len(own), frame.units[step[0]])], axis=1)
             for items in named:
                 ids = np.array(
                     [-1 if one is None else number.setdefault(one, len(number)) for one in items], np.int64
@@ -173,10 +177,22 @@ def _seen(sides: Sequence[Side], frame: Frame) -> tuple[list[_Item], Counted]:
     )  # several are one item
     if frame.rounds:  # of a whole capture, what a round of it has; streams are as many in any part of it
         shared = pl.col("item").is_in([at for one, at in number.items() if one.kind == "streams"])
-        of_round = (pl.col("count", "bytes") / pl.Series(units[table["kind"].to_numpy()])).round(_DIGITS)
+        calls = np.array([one.kind in (*_MADE, *_RATES) for one in number], np.int64)
+        per = pl.Series(units[calls[table["item"].to_numpy()], table["kind"].to_numpy()])
+        of_round = (pl.col("count", "bytes") / per).round(_DIGITS)
         table = table.with_columns(pl.when(shared).then(pl.col("count", "bytes")).otherwise(of_round))
     varying = [at for one, at in number.items() if one.kind in _VARYING and not one.thread]
     return list(number), Counted(kinds, table, varying)
+
+
+def _rounds(part: Reduction, kernel: str, mean: float) -> Floats:
+    """Of each period the rounds of its device: launches of the kernel that each has; where it has none, those of the mean device."""
+    named = part.keys.filter(kind=0).select("id", "name").iter_rows()
+    ids = [key for key, name in named if kernel and normalise(name) == kernel]
+    own = part.kernels.filter(pl.col("key").is_in(ids)).group_by("period").agg(pl.col("count").sum())
+    found = np.full(int(part.periods["period"].max()) + 1, mean)  # type: ignore[arg-type]
+    found[own["period"].to_numpy()] = own["count"].to_numpy()
+    return found
 
 
 class _Comparable(NamedTuple):
@@ -445,7 +461,8 @@ def _same_work(items: list[_Item], held: Held) -> bool:
 def _material(frame: Frame, items: list[_Item], held: Held) -> Bools:
     """Items of captures that changed by more than where a capture happens to begin; of what happens now and then, several times.
 
-    Of rounds, what most of them have more or less of, or calls that one side alone makes, in more than a few of them.
+    Of rounds, what most of them have more or less of, or calls that one side alone makes, in more than a few of them; of one thread, which
+    may go round more often than another, what one side alone has.
 
     All kernels together: where some kernel did.
     """
@@ -454,7 +471,9 @@ def _material(frame: Frame, items: list[_Item], held: Held) -> Bools:
     kind = np.array([item.kind for item in items])
     rounds = min(frame.rounds, default=1.0)
     if frame.rounds:
-        alone = np.isin(kind, _MADE) & (np.minimum(held.before, held.after) == 0)
+        none, of_all = np.minimum(held.before, held.after) == 0, [not item.thread for item in items]
+        alone = np.isin(kind, _MADE) & none
+        large &= none | of_all
         large &= (change >= MOSTLY) | (alone & (change >= _FEW) & (change * rounds >= CERTAIN))
     large &= ~np.isin(kind, _RATES) | (change * rounds >= LEAST)
     return np.asarray(
