@@ -168,6 +168,35 @@ def test_kernels_of_steps_that_all_differ_are_tested_where_both_sides_launch_the
     assert np.isnan(kernel.q) != tested
 
 
+def test_kernels_of_steps_that_all_differ_are_not_tested_in_the_tail():
+    """Which of such steps are typical is chance: what these launch less of is in the tail."""
+
+    def runs(more: float) -> list[list[dict]]:
+        return [
+            [step(cells=[900 * US, (100 + more * (own == 4)) * US], ops=100 * at + own) for own in range(9)]
+            for at in range(4)
+        ]
+
+    every = judge(measured(runs(9), runs(90), idle=1, kernels=1)).rows
+    (kernel,) = (one for one in every if one.place.kind == "kernels" and one.part == "tail")
+    assert kernel.delta == pytest.approx(9 * US) and kernel.level == "within_noise" and np.isnan(kernel.q)
+
+
+@pytest.mark.parametrize(("typical", "level"), [(0, "likely"), (400, "within_noise")])
+def test_a_tail_of_a_kernel_is_held_against_its_whole_time(typical: float, level: str):
+    """One step of 24 has 24 us more, or 240: the tail is 1 us or 10, of a kernel of 400 us hardly anything."""
+
+    def runs(more: float) -> list[list[dict]]:
+        return [
+            [step(cells=[900 * US, (typical + more * (at == 13)) * US]) for at in range(24)] for _ in range(4)
+        ]
+
+    found = judge(measured(runs(24), runs(240), idle=1, kernels=1))
+    (kernel,) = (one for one in found.rows if one.place.kind == "kernels" and one.part == "tail")
+    assert kernel.delta == pytest.approx(9 * US) and kernel.q < 0.05
+    assert kernel.of_row == level
+
+
 def test_of_few_steps_nothing_is_confirmed():
     for steps, level in ((2, "likely"), (12, "confirmed")):
         found = judge(

@@ -70,8 +70,12 @@ class Judgement(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def of_row(self) -> Evidence:
-        """How sure it is that kernels or a layer take other time, however little of the step that is."""
-        itself = self.near >= OWN * max(self.baseline, self.candidate)
+        """How sure it is that kernels or a layer take other time, however little of the step that is; a tail is beside their time in the typical step."""
+        one, other = self.baseline, self.candidate
+        if self.part == "tail":
+            of, cells = self.phase.part("typical").estimate, list(self.place.cells)
+            one, other = one + float(of.baseline[cells].sum()), other + float(of.candidate[cells].sum())
+        itself = self.near >= OWN * max(one, other)
         sure = self.q < ALPHA and itself and self.phase.steps.judged
         return "likely" if sure and self.level == "within_noise" else self.level
 
@@ -193,7 +197,9 @@ def _p(measured: Measured, places: list[Place], phase: PhaseCells, part: Part, o
 
 
 def _as_often(measured: Measured, phase: PhaseCells, part: Part) -> set[int]:
-    """Cells of kernels that both sides launch equally often, to 1 %, in the same grids."""
+    """Cells of kernels that both sides launch equally often, to 1 %, in the same grids; which of them rare steps launch is chance."""
+    if part.name == "tail":
+        return set()
     kernels = measured.kernels
     counts = kernels.launches(phase.steps.phase, typical=part.name == "typical")
     same = np.abs(counts[:, 1] - counts[:, 0]) <= SURELY * counts.min(axis=1)
