@@ -197,6 +197,23 @@ def test_a_tail_of_a_kernel_is_held_against_its_whole_time(typical: float, level
     assert kernel.of_row == level
 
 
+@pytest.mark.parametrize(
+    ("runs", "launches", "level"), [(1, 1, "likely"), (1, 2, "within_noise"), (4, 2, "likely")]
+)
+def test_short_kernels_of_few_runs_differ_by_a_third_of_a_microsecond_per_launch(
+    runs: int, launches: int, level: str
+):
+    """3 -> 3.6 us, 0.42 at least: of one launch, or of two. Four runs tell by themselves what they differ by."""
+
+    def of(us: float) -> list[list[dict]]:
+        return [[step(cells=[900 * US, us * US]) for _ in range(12)] for _ in range(runs)]
+
+    found = measured(of(3), of(3.6), idle=1, kernels=1)
+    found.kernels.launches = lambda _phase, *, typical: np.full((1, 2), float(launches))
+    (kernel,) = (one for one in judge(found).rows if one.place.kind == "kernels" and one.part == "typical")
+    assert kernel.of_row == level and (runs > 1 or kernel.low == pytest.approx(0.42 * US, rel=0.03))
+
+
 def test_of_few_steps_nothing_is_confirmed():
     for steps, level in ((2, "likely"), (12, "confirmed")):
         found = judge(

@@ -23,7 +23,7 @@ from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
-from tracediff.model.causes import CAUSES, OWN, SURELY
+from tracediff.model.causes import CAUSES, LAUNCH_NS, OWN, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
 from tracediff.stats.rules import MATERIAL, MOSTLY, PERMUTE
@@ -57,6 +57,7 @@ class Judgement(msgspec.Struct, frozen=True, eq=False):
     level: Evidence
     runs: tuple[Floats, Floats]
     moved: bool = False  # its step surely changed
+    launches: float = 0.0  # of its kernels, per step
 
     @property
     def clear(self) -> bool:
@@ -75,7 +76,8 @@ class Judgement(msgspec.Struct, frozen=True, eq=False):
         if self.part == "tail":
             of, cells = self.phase.part("typical").estimate, list(self.place.cells)
             one, other = one + float(of.baseline[cells].sum()), other + float(of.candidate[cells].sum())
-        itself = self.near >= OWN * max(one, other)
+        short = LAUNCH_NS * self.launches if min(map(len, self.runs)) < PERMUTE else 0.0
+        itself = self.near >= max(OWN * max(one, other), short)
         sure = self.q < ALPHA and itself and self.phase.steps.judged
         return "likely" if sure and self.level == "within_noise" else self.level
 
@@ -148,9 +150,19 @@ def judge(
             step = float(part.estimate.delta[STEP])
             own = np.where(of.delta * np.sign(step) > MOSTLY * abs(step), np.minimum(own, tested), own)
         levels = _levels(measured, places, phase, part, of, own)
+        counts = np.zeros(len(measured.layout.kinds))
+        often = measured.kernels.launches(phase.steps.phase, typical=part.name == "typical")
+        counts[measured.layout.kernels] = often.max(axis=1)
         rows += [
             Judgement(
-                place, phase, part.name, q=float(own[at]), level=levels[at], moved=sure, **_estimated(of, at)
+                place,
+                phase,
+                part.name,
+                q=float(own[at]),
+                level=levels[at],
+                moved=sure,
+                launches=float(counts[list(place.cells)].sum()),
+                **_estimated(of, at),
             )
             for at, place in enumerate(places)
             if of.baseline[at] or of.candidate[at]
