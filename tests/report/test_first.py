@@ -770,6 +770,32 @@ def test_one_difference_by_count(row: m.StructureRow, said: str) -> None:
     assert headline(one).counts == f"By count: {said}."
 
 
+def test_where_its_own_steps_do_not_differ_by_count_other_steps_are_told() -> None:
+    """Mixed steps take 10 % of the steps and half of the time, decode steps less; what is not certain of them is no fact."""
+    phases = [
+        msgspec.structs.replace(
+            phase(name, delta(0.0, 0.0, 0.0), "no_change", share=share),
+            baseline=m.PhaseSide(60, size * US, size * US, size * US, size * US, []),
+        )
+        for name, size, share in (
+            ("decode", 100.0, 0.3),
+            ("generation", 1_000.0, 0.6),
+            ("mixed", 9_000.0, 0.1),
+        )
+    ]
+    rows = [
+        counted("kernels", 20, 30, phase="decode"),
+        counted("synchronisations", 1, 2, phase="mixed", name="cudaStreamSynchronize"),
+        counted("copies", 1, 2, phase="mixed", name="[memcpy HtoD]", certain=False),
+    ]
+    other = result("inconclusive", seen(1_000, 1_092, 200), structure=rows, phases=phases)
+    assert headline(other).counts == "By count, of a mixed step: cudaStreamSynchronize 1 -> 2."
+    own = result(
+        "inconclusive", seen(1_000, 1_092, 200), structure=[*rows, counted("kernels", 5, 6)], phases=phases
+    )
+    assert headline(own).counts == "By count: 5 -> 6 kernels per step."
+
+
 def test_steps_that_may_hold_other_work_are_longer_and_not_slower() -> None:
     """Half as many blocks again in 9 % more time; what the kernels come with is not told beside it, and no kernel is to blame."""
     rows = [counted("workload", 1_200, 1_800), counted("grid", 8, 8, name="mlp", baseline_values=["8,1,1 x 64,1,1"], candidate_values=["12,1,1 x 64,1,1"])]  # fmt: skip

@@ -402,8 +402,10 @@ def _alike(parts: list[tuple[ObservedPart, Finding]]) -> list[tuple[ObservedPart
 
 def counts(result: Result) -> str:
     """Up to three structural differences, the largest first."""
-    said = structure.brief_of(result) if result.verdict_facts.basis != "checks" else []
-    return say("counts", counts="; ".join(said)) if said else ""
+    phase, said = structure.brief_of(result) if result.verdict_facts.basis != "checks" else ("", [])
+    pattern = "counts" if phase == result.observed.phase else "counts_of_phase"
+    step = units.step(phase or "", words.unit(result))
+    return say(pattern, counts="; ".join(said), step=step) if said else ""
 
 
 def reason(result: Result) -> str:

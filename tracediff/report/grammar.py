@@ -55,6 +55,7 @@ PATTERNS: dict[str, str] = {
     "none": "No single cause holds a tenth of it",
     # By count.
     "counts": "By count: {counts}.",
+    "counts_of_phase": "By count, of a {step}: {counts}.",
     "count_blocking": "{before} -> {after} % of all kernels end before their launch returns (as with CUDA_LAUNCH_BLOCKING=1)",
     "count_early": "{before} of {before_of} -> {after} of {after_of} kernels per {per} begin before the last one ends (programmatic dependent launch)",
     "count_graph_kernels": "{before} of {before_of} -> {after} of {after_of} kernels per {per} in CUDA graphs",

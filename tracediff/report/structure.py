@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from msgspec.structs import replace
 
 from tracediff.kernels.names import category, collective, short
-from tracediff.model import Finding, Kernels, Result, StructureRow
+from tracediff.model import Finding, Kernels, Phase, Result, StructureRow
 from tracediff.model.structure import StructureKind
 from tracediff.report import units, words
 from tracediff.report.amounts import NAME, NAMED
@@ -27,19 +27,36 @@ _FOLLOWS = {"kernel": "workload", "grid": "workload", "registers": "grid", "rang
 _MEMSET = "[memset]"
 
 
-def brief_of(result: Result) -> list[str]:
-    """The most telling differences of the phase that the first sentence is of, three at most, without what the first cause says."""
+def brief_of(result: Result) -> tuple[str | None, list[str]]:
+    """A phase and its most telling differences, three at most, without what causes that were said say.
+
+    That of the first sentence; where it has none, of the others that with most step time in which some are certain.
+    """
+    own = result.observed.phase
+    others = sorted((one for one in result.phases if one.phase != own), key=_step_time, reverse=True)
+    for phase in (own, *(one.phase for one in others)):
+        rows = [one for one in result.structure if one.phase == phase and (one.certain or phase == own)]
+        if said := _brief(result, rows):
+            return phase, said
+    return own, []
+
+
+def _step_time(phase: Phase) -> float:
+    return phase.share * sum(side.mean_ns for side in (phase.baseline, phase.candidate) if side)
+
+
+def _brief(result: Result, every: list[StructureRow]) -> list[str]:
+    """Differences of one phase in words."""
     ranks = [part.finding for part in result.observed.parts]
-    rows = _unsaid(result, [one for one in result.findings if one.rank in ranks])
+    rows = _unsaid(every, [one for one in result.findings if one.rank in ranks])
     retuned = _retuned(rows)
     brief = _Brief(result, _graphs_first([one for one in rows if one not in retuned]), ranks)
     return brief.said() or [_instances(retuned, one) for one in retuned[:1]]
 
 
-def _unsaid(result: Result, causes: list[Finding]) -> list[StructureRow]:
-    """The differences of the first sentence's phase that no cause of it says, kernels in all only where no range has most of them."""
-    mine = [one for one in result.structure if one.phase == result.observed.phase]
-    mine = [one for one in mine if not any(_said_by(cause, one) for cause in causes)]
+def _unsaid(every: list[StructureRow], causes: list[Finding]) -> list[StructureRow]:
+    """Those of them that no cause says, kernels in all only where no range has most of them."""
+    mine = [one for one in every if not any(_said_by(cause, one) for cause in causes)]
     placed = max((_size(one) for one in mine if one.kind == "kernels" and one.range), default=0.0)
     return [one for one in mine if one.kind != "kernels" or one.range or placed < MOSTLY * _size(one)]
 
@@ -51,8 +68,8 @@ class _Brief:
         self._result, self._rows = result, rows
         self._kinds = {one.kind for one in rows}
         self._alike = _alike(result) if "kernel" in self._kinds else set()
-        phase = result.observed.phase
-        others = (one for one in result.findings if one.rank not in ranks and one.where.phase == phase)
+        phases = {one.phase for one in rows}
+        others = (one for one in result.findings if one.rank not in ranks and one.where.phase in phases)
         self._causes = [one for one in others if one.level != "within_noise"]
         self._seen: set[str] = set()
         self._alone: StructureRow | None = None  # a kernel that came or went, in nothing's place
