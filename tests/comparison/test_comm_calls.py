@@ -158,7 +158,7 @@ def test_a_side_without_them_is_not_captured_and_said(tmp_path):
     assert (check.status, check.baseline, check.candidate) == ("warn", "not captured", "captured")
     console = Console(file=StringIO(), width=120, record=True)
     render_terminal(result, console)
-    said = "MPI calls: not captured on the baseline. Capture with -t mpi to see it."
+    said = "Not seen on the baseline, each with what records it: MPI calls (-t mpi)."
     assert said in " ".join(console.export_text().split())
 
 
@@ -177,14 +177,14 @@ def test_one_side_shows_them(tmp_path):
     markdown = render_show_markdown(report)
     assert "| `MPI_Allreduce` | MPI | executor | 3 | 58.50 | 3.0 kB | 1.0 kB |\n" in markdown
     page = render_show_html(report)
-    assert 'data-name="communication"' in page and "OS calls: not captured. Capture with -t osrt" in page
+    assert 'data-name="communication"' in page and "OS calls (-t osrt)" in page
 
 
 def test_one_side_without_any_of_it(tmp_path):
     report = show(side("one", serving(), tmp_path))
-    assert report.system is None and "MPI calls: not captured. Capture with -t mpi" in render_show_html(
-        report
-    )
+    page = render_show_html(report)
+    assert report.system is None and "Not seen, each with what records it: " in page
+    assert "MPI calls (-t mpi)" in page
 
 
 def test_one_side_shows_os_calls_switches_and_memory(tmp_path):
