@@ -109,9 +109,9 @@ def measured(
     values = [of(0, frame.steps["ns"].to_numpy()), of(IDLE, spent[:, :idle].sum(axis=1))]
     values.append(of(COMPUTE, spent[:, idle : idle + kernels].sum(axis=1)))
     values += [of(FIRST + at, spent[:, at]) for at in range(idle + kernels)]
-    values.append(of(len(kinds), spent[:, idle : idle + kernels].sum(axis=1)))
+    values.append(of(len(kinds) + cells.WAITED, spent[:, idle : idle + kernels].sum(axis=1)))
     if speed:
-        values.append(Values(every, np.full(len(every), len(kinds) + 2), spent[:, idle + kernels]))
+        values.append(Values(every, np.full(len(every), len(kinds) + cells.SPEED), spent[:, idle + kernels]))
     layout = Layout(
         kinds,
         {name: at for at, name in enumerate(kinds[:FIRST]) if at},
@@ -120,7 +120,7 @@ def measured(
         list(range(FIRST + idle, FIRST + idle + kernels)),
         pl.DataFrame(),
     )
-    summed = CellSums.of(values, len(kinds) + 2 + bool(speed))
+    summed = CellSums.of(values, len(kinds) + cells.BESIDE)
     loose = np.zeros((2, kernels), np.bool_)
     hosts: Hosts = "measured" if speed else "unknown" if speed is None else "one"
     phases, whole = cells._estimates(frame, summed, layout, hosts, loose)

@@ -23,6 +23,7 @@ What runs on a GPU is in the period in which it started, what a thread does in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -147,24 +148,28 @@ def _waits(timeline: Timeline, ended: Ints, windows: Windows) -> dict[str, Ints]
     launches, calls = timeline.launches, timeline.calls
     process = launches.tid >> 24 & 0xFFFFFF
     gpus = {tid: frozenset(devices) for tid, devices in timeline.launchers.items()}
+
+    @cache
+    def launched(pid: int, own: frozenset[int]) -> tuple[Ints, Ints]:
+        """When launches of a process began, but those on other GPUs than `own`, in order; and when all up to each had ended."""
+        apart = [tid for tid, others in gpus.items() if own and not own & others]
+        near = np.flatnonzero((process == pid) & ~np.isin(launches.tid, apart) if apart else process == pid)
+        near = near[np.argsort(launches.start[near], kind="stable")]
+        return launches.start[near], np.maximum.accumulate(np.append(0, ended[near]))
+
     found: dict[str, list[Ints]] = {"ahead": [], "drained": []}
-    for pid in distinct(process):
-        mine = np.flatnonzero(process == pid)
-        mine = mine[np.argsort(launches.start[mine], kind="stable")]
-        waiting = {tid: gpus.get(tid, frozenset()) for tid in calls.of_thread if tid >> 24 & 0xFFFFFF == pid}
-        for own in set(waiting.values()):
-            apart = [tid for tid, others in gpus.items() if own and not own & others]
-            near = mine[~np.isin(launches.tid[mine], apart)] if apart else mine
-            until = np.maximum.accumulate(np.append(0, ended[near]))
-            for tid in [tid for tid, devices in waiting.items() if devices == own]:
-                rows = calls.of_thread[tid]
-                sync = rows.start + np.flatnonzero(calls.kind[rows] == SYNC)
-                start, end = calls.start[sync], calls.end[sync]
-                outer = outermost(start, end)
-                last = until[np.searchsorted(launches.start[near], start)]
-                for kind, chosen in (("ahead", last > end), ("drained", (start < last) & (last <= end))):
-                    period = windows.period(pid, start[outer & chosen]).astype(np.int64)
-                    found[kind].append(period[period >= 0])
+    for tid, own in calls.of_thread.items():
+        pid = tid >> 24 & 0xFFFFFF
+        began, until = launched(pid, gpus.get(tid, frozenset()))
+        if not len(began):
+            continue
+        sync = own.start + np.flatnonzero(calls.kind[own] == SYNC)
+        start, end = calls.start[sync], calls.end[sync]
+        outer = outermost(start, end)
+        last = until[np.searchsorted(began, start)]
+        for kind, chosen in (("ahead", last > end), ("drained", (start < last) & (last <= end))):
+            period = windows.period(pid, start[outer & chosen]).astype(np.int64)
+            found[kind].append(period[period >= 0])
     return {kind: np.concatenate([np.empty(0, np.int64), *periods]) for kind, periods in found.items()}
 
 

@@ -222,6 +222,11 @@ class Reduction(msgspec.Struct, frozen=True, eq=False):
         words = self.cells[self.idle_ns["cell"]]
         return pl.concat([self.idle_ns.drop("cell"), words], how="horizontal")
 
+    def counts_of(self, kind: str) -> pl.DataFrame:
+        """The rows of `counts` of one kind, with the words of `counted`."""
+        words = self.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind=kind)
+        return self.counts.join(words, on="what")
+
 
 # Where the steps of a table are in another one: by arrays, for joins of millions of rows are slow.
 

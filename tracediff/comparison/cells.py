@@ -269,6 +269,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
 
 STEP = 0  # the cell of the whole step
+# Columns of sums beside the cells: time in calls that wait, kernels of graphs, host speed (0 where it is not known); and how many.
+WAITED, NODES, SPEED, BESIDE = range(4)
 _PHI = 1.4  # error of a typical step, and so of the tail, over that of its blocks: variance x 1.7 to 3, as the middle half is cut out
 # Events that no step of many shows may still be expected (Garwood's bound of 0).
 _NONE_SEEN = -math.log(ALPHA / 2)
@@ -295,9 +297,9 @@ def measure(
     speed = None if in_turns else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
-        values.append(_known_speed(frame, speed, cells + 2))
-    values += [_waits(every, frame, idle, cells), _graph_kernels(every, frame, cells + 1)]
-    table = CellSums.of(values, cells + 2 + (speed is not None))
+        values.append(_known_speed(frame, speed, cells + SPEED))
+    values += [_waits(every, frame, idle, cells + WAITED), _graph_kernels(every, frame, cells + NODES)]
+    table = CellSums.of(values, cells + BESIDE)
     hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
     phases, whole = _estimates(frame, table, layout, hosts, _loose(kernels))
     return Measured(
@@ -327,11 +329,7 @@ def _waits(sides: Sequence[Side], frame: Frame, idle: IdleRows, cell: int) -> Va
 
 def _graph_kernels(sides: Sequence[Side], frame: Frame, cell: int) -> Values:
     """How many kernels of CUDA graphs each step has."""
-    found = []
-    for *place, part in parts_of(sides):
-        mine = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="graph_kernels")
-        found.append(tagged(part.counts.join(mine.select("what"), on="what"), *place))
-    rows = pl.concat(found)
+    rows = pl.concat([tagged(part.counts_of("graph_kernels"), *place) for *place, part in parts_of(sides)])
     return Values(frame.index.rows(rows), np.full(len(rows), cell), rows["count"].to_numpy())
 
 
@@ -339,7 +337,7 @@ def _lever(layout: Layout, means: Floats) -> tuple[float, float]:
     """Of each side, the host's time in which it did not wait for the GPU, by what is seen of it while the GPU is idle."""
     cells = len(layout.kinds)
     seen = means[:, [cell for name, cell in layout.categories.items() if CAUSES[name].host]].sum(axis=1)
-    busy = means[:, STEP] - means[:, cells]
+    busy = means[:, STEP] - means[:, cells + WAITED]
     one, other = np.maximum(busy / np.maximum(seen, 1.0), 1.0).tolist()
     return one, other
 
@@ -391,7 +389,9 @@ def _phase_cells(
     if hosts == "measured" and (typical.means[:2, gil] > OWN * typical.means[:2, STEP]).any():
         hosts = "unknown"
     speed = (
-        (typical.values[0][:, cells + 2], typical.values[1][:, cells + 2]) if hosts == "measured" else None
+        (typical.values[0][:, cells + SPEED], typical.values[1][:, cells + SPEED])
+        if hosts == "measured"
+        else None
     )
     variance = [_PHI**2 * one[:cells] for one in typical.variance]
     sample = _sample(typical.values, speed, variance, _unseen(layout, typical, weighted, cells), hosts)
@@ -454,7 +454,7 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
     idle[layout.idle] = True  # kernels that no step launches are no matter of chance
     often, steps = weighted.seen
     of_graphs = idle & np.array([kind == "graph_internal" for kind in layout.kinds], np.bool_)
-    nodes = sums.means[:2, [cells + 1]]
+    nodes = sums.means[:2, [cells + NODES]]
     each = np.divide(sums.means[:2, :cells], nodes, out=np.zeros((2, cells)), where=nodes > 0)
     longer = nodes.min() * np.minimum(np.abs(each[1] - each[0]), NODE_NS)
     found = []
@@ -472,9 +472,9 @@ def _unseen(layout: Layout, sums: Sums, weighted: _Weighted, cells: int) -> tupl
 def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]], hosts: Hosts) -> Part:
     """The mean over all steps of some phases. phases: share, sums."""
     cells, runs = len(layout.kinds), frame.runs
-    values = [np.zeros((many, cells + 3)) for many in runs]
+    values = [np.zeros((many, cells + BESIDE)) for many in runs]
     variance, scatter = np.zeros((len(runs), cells)), np.zeros((2, cells))
-    unseen, means = np.zeros((2, cells)), np.zeros((2, cells + 1))
+    unseen, means = np.zeros((2, cells)), np.zeros((2, cells + BESIDE))
     for share, one in phases:
         start_share, usual = one.phase.start_share, one.usual
         parts = [(1 - start_share, one.rest)]
@@ -485,8 +485,8 @@ def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]
                 # what a run without such steps would have taken, is the mean of its side
                 filled = np.repeat(sums.means[side][None], runs[side], axis=0)
                 filled[sums.runs[side]] = own
-                values[side][:, : filled.shape[1]] += share * part * filled
-        means += share * one.rest.means[:2, : cells + 1]
+                values[side] += share * part * filled
+        means += share * one.rest.means[:2]
         ordinary = share * (1 - start_share)
         tail = (one.rest.means - one.typical.means)[:2, :cells]
         scatter += (ordinary * usual * one.typical.means[:2, :cells]) ** 2 + (ordinary * WAIT * tail) ** 2
@@ -496,7 +496,7 @@ def _mean(frame: Frame, layout: Layout, phases: Sequence[tuple[float, _Weighted]
             variance[side] += ordinary**2 * own[:cells]
         unseen += (ordinary * np.stack(_unseen(layout, one.rest, one, cells))) ** 2
     kept = [values[side][frame.kept(side)] for side in range(len(runs))]
-    speed = (kept[0][:, cells + 2], kept[1][:, cells + 2]) if hosts == "measured" else None
+    speed = (kept[0][:, cells + SPEED], kept[1][:, cells + SPEED]) if hosts == "measured" else None
     root = np.sqrt(unseen)
     sample = _sample(kept, speed, list(variance), (root[0], root[1]), hosts)
     host = np.array([kind != "step" and CAUSES[kind].host for kind in layout.kinds], np.bool_)

@@ -177,8 +177,7 @@ def _by_memory(
     )
     found = []
     for *place, part in parts_of(sides):
-        what = part.counted.with_row_index("what").cast({"what": pl.Int64}).filter(kind="copies")
-        mine = part.counts.join(what.filter(pl.col("memory") != "").join(number, on="name"), on="what")
+        mine = part.counts_of("copies").filter(pl.col("memory") != "").join(number, on="name")
         found.append(tagged(mine.select("period", "row", "memory", "count", "bytes"), *place))
     every = pl.concat(found)
     every = every.with_columns(step=pl.Series(frame.index.rows(every))).filter(pl.col("step") >= 0)

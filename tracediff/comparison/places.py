@@ -23,7 +23,7 @@ from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
 from tracediff.execution.sides import Side, stacked
 from tracediff.model import Evidence, KernelTypical, PlaceRow
-from tracediff.model.causes import CAUSES, LAUNCH_NS, OWN, SURELY
+from tracediff.model.causes import CAUSES, OWN, OWN_NS, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
 from tracediff.stats.rules import MATERIAL, MOSTLY, PERMUTE
@@ -76,7 +76,7 @@ class Judgement(msgspec.Struct, frozen=True, eq=False):
         if self.part == "tail":
             of, cells = self.phase.part("typical").estimate, list(self.place.cells)
             one, other = one + float(of.baseline[cells].sum()), other + float(of.candidate[cells].sum())
-        short = LAUNCH_NS * self.launches if min(map(len, self.runs)) < PERMUTE else 0.0
+        short = OWN_NS * self.launches if min(map(len, self.runs)) < PERMUTE else 0.0
         itself = self.near >= max(OWN * max(one, other), short)
         sure = self.q < ALPHA and itself and self.phase.steps.judged
         return "likely" if sure and self.level == "within_noise" else self.level

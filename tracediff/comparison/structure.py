@@ -187,10 +187,12 @@ def _seen(sides: Sequence[Side], frame: Frame, round_of: str) -> tuple[list[_Ite
 
 def _rounds(part: Reduction, kernel: str, mean: float) -> Floats:
     """Of each period the rounds of its device: launches of the kernel that each has; where it has none, those of the mean device."""
-    named = part.keys.filter(kind=0).select("id", "name").iter_rows()
-    ids = [key for key, name in named if kernel and normalise(name) == kernel]
-    own = part.kernels.filter(pl.col("key").is_in(ids)).group_by("period").agg(pl.col("count").sum())
     found = np.full(int(part.periods["period"].max()) + 1, mean)  # type: ignore[arg-type]
+    if not kernel:
+        return found
+    named = part.keys.filter(kind=0).select("id", "name").iter_rows()
+    ids = [key for key, name in named if normalise(name) == kernel]
+    own = part.kernels.filter(pl.col("key").is_in(ids)).group_by("period").agg(pl.col("count").sum())
     found[own["period"].to_numpy()] = own["count"].to_numpy()
     return found
 

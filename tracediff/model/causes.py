@@ -21,7 +21,7 @@ SURELY = 0.01
 # Of a kernel's own time: a smaller change of it is not told. In 24 null pairs, one row of 1,490 changed surely by more.
 OWN = 0.05
 # Nor one of this per launch: kernels of 1 to 3 us took 0.07 to 0.5 us more in one of two runs, in 9 of 77 null pairs.
-LAUNCH_NS = 350
+OWN_NS = 350
 STEP = 0.025  # of the step: replicas of one program on like machines, three and four runs a side
 # From the end of a launch to its work, on a GPU that the process left idle. Of processes alone on a GPU at most 12 us in 33 captures, beside
 # another process 0.5 to 3 ms: slices of time.
