@@ -118,7 +118,12 @@ def measured(
         list(range(FIRST, FIRST + idle)),
         [IdleKey("host_work", "executor", "", f"place {at}", copy=False) for at in range(idle)],
         list(range(FIRST + idle, FIRST + idle + kernels)),
-        pl.DataFrame(),
+        pl.concat(
+            [
+                pl.DataFrame({"step": at.step, "cell": at.cell, "ns": at.ns})
+                for at in values[3 : 3 + idle] or values[:1]
+            ]
+        ),
     )
     summed = CellSums.of(values, len(kinds) + cells.BESIDE)
     loose = np.zeros((2, kernels), np.bool_)

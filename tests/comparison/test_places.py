@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.measuring import COMPUTE, FIRST, IDLE, measured, step
-from tracediff.comparison.places import Judged, judge, places_of
+from tracediff.comparison.places import Judged, judge, places_of, rare_steps
+from tracediff.model import RareFact
 
 US = 1_000.0
 
@@ -258,6 +259,37 @@ def test_rare_steps_scatter_by_their_time():
     """As waits do, by 30 %, though the time is host work."""
     found = measured(stops(500.0), stops(800.0), idle=1)
     assert found.phases[0].tail.noise.scatter[:, FIRST] == pytest.approx([150 * US, 240 * US])
+
+
+@pytest.mark.parametrize(
+    ("stopping", "before", "level"),
+    [
+        ({3, 8, 13, 18, 23, 28}, set(), "likely"),
+        ({10, 11, 12, 13, 14, 15}, set(), "within_noise"),  # one event beside none
+        ({3, 8, 13, 18, 23, 28}, {6}, "within_noise"),  # seven beside one would be enough
+    ],
+)
+def test_steps_that_stop_one_after_another_are_one_event(stopping, before, level):
+    """Six of 32 steps take 500 us for 50: 84 us per mean step."""
+
+    def run(stops: set[int]) -> list[dict]:
+        return [step(cells=[(500 if at in stops else 50) * US]) for at in range(32)]
+
+    found = judge(measured([run(before)], [run(stopping)], idle=1))
+    assert levels(found, "mean") == {0: level}
+    (category,) = (one for one in found.categories if one.part == "mean" and one.place.cells == (IDLE,))
+    assert category.level == level
+
+
+def test_a_step_is_rare_where_it_takes_more_than_the_typical_one_of_either_side():
+    """Four steps of 200 us among 24 of 50: none takes more than the 300 us that the baseline's usually do."""
+    before = [step(cells=[300 * US]) for _ in range(24)]
+    after = [step(cells=[(200 if at % 6 == 3 else 50) * US]) for at in range(24)]
+    m = measured([before], [after], idle=1)
+    assert rare_steps(m, m.phases[0], 1.0, FIRST) == (None, False)
+    m = measured([after], [after], idle=1)
+    fact, often = rare_steps(m, m.phases[0], 1.0, FIRST)
+    assert fact == RareFact(4, 4, 24, 24, 0) and not often
 
 
 @pytest.mark.parametrize(("stops_of", "rare"), [("mixed", False), ("", True)])

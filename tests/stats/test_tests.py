@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracediff.stats.tests import benjamini_hochberg, detectable, holm, runs_for, trimmed
+from tracediff.stats.tests import benjamini_hochberg, counts_differ, detectable, holm, runs_for, trimmed
 
 
 def test_holm_by_hand():
@@ -54,6 +54,13 @@ def test_q_is_monotone_in_p_and_follows_its_row(values: list[float], random):
     assert np.all(np.diff(q[known][np.argsort(p[known], kind="stable")]) >= 0)
     order = random.sample(range(len(p)), len(p))
     np.testing.assert_allclose(benjamini_hochberg(p[order]), q[order])
+
+
+@pytest.mark.parametrize(("most", "other"), [(3, 0), (6, 1), (8, 2)])
+def test_counts_differ_from_one_event_more_on(most: int, other: int):
+    """Of 3 and 0 the roots, of three eighths more each, are 1.225 apart; of 4 and 0 they are 1.479: 1.96 / sqrt 2 is 1.386."""
+    assert not counts_differ(most, other) and not counts_differ(other, most)
+    assert counts_differ(most + 1, other) and counts_differ(other, most + 1)
 
 
 def test_the_runs_that_a_change_takes():

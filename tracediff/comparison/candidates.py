@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tracediff.arrays import Floats
 from tracediff.comparison.cells import WHERE, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
-from tracediff.comparison.places import SURE, Judged, Judgement, Place
+from tracediff.comparison.places import SURE, Judged, Judgement, Place, in_rare_steps, rare_steps
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
 from tracediff.kernels.names import category, short
@@ -26,14 +26,12 @@ from tracediff.model import (
     Kernels,
     Moment,
     PhaseDelta,
-    RareFact,
     Shares,
     Where,
 )
 from tracediff.model.causes import CAUSES, SURELY
 from tracediff.model.common import SIDES
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
-from tracediff.stats.workload import stop_of
 
 
 class RankSize(NamedTuple):
@@ -199,9 +197,8 @@ class Describe:
             other_stream=crossed if key.cause == "dependency" else None,
             other_device=elsewhere > MOSTLY,
         )
-        in_rare = self._in_rare_steps(one)
-        if in_rare:
-            facts = replace(facts, rare=self._rare(one, mine))
+        if in_rare_steps(one.phase, one.part, one.delta, cell):
+            facts = replace(facts, rare=rare_steps(m, one.phase, one.delta, cell)[0])
         candidate = Candidate(
             key.cause,
             Where(
@@ -218,7 +215,7 @@ class Describe:
             (Idle(key.cause, key.thread, [key.where], key.holder, key.copy),),
             moments=longest,
             count=(count.get(0, 0.0), count.get(1, 0.0)),
-            level=one.level if not in_rare or _often(facts.rare) else "within_noise",
+            level=one.level,
         )
         return self._of_one_rank(candidate, mine) if len(self._ranks) > 1 else candidate
 
@@ -240,33 +237,6 @@ class Describe:
         if peer is None or changes[peer] * one.delta < MOSTLY * one.delta**2:
             return None
         return AwaitedFact(*peer, *spent[peer])
-
-    @staticmethod
-    def _in_rare_steps(one: Judgement) -> bool:
-        """Whether rare steps hold the change of a place, as they hold that of a step."""
-        if one.part != "mean":
-            return one.part == "tail"
-        typical = one.phase.typical.estimate.delta[list(one.place.cells)]
-        return MOSTLY * abs(one.delta) > abs(float(typical.sum()))
-
-    def _rare(self, one: Judgement, mine: pl.DataFrame) -> RareFact | None:
-        """How many steps per run have far more of the cell than the typical one. `mine`: rows of the cell in the phase."""
-        frame, cell = self._m.frame, one.place.cells[0]
-        typical = one.phase.typical.estimate
-        usual = np.array([typical.baseline[cell], typical.candidate[cell]])
-        side, rest = frame.steps["side"].to_numpy(), one.phase.steps.rest > 0
-        spent = mine.group_by("step").agg(pl.col("ns").sum())
-        spent = spent.filter(pl.Series(rest).gather(spent["step"]))
-        of = side[spent["step"].to_numpy()]
-        more = spent["ns"].to_numpy() - usual[of]  # than the typical step of its own side
-        far = far_more(usual, one.phase.step_ns)[of]
-        stops = (more > far) & (more >= stop_of(more, far))
-        runs = one.phase.runs
-        some = [float((stops & (of == at)).sum()) / runs[at] for at in (0, 1)]
-        if not any(some):
-            return None
-        every = [float((rest & (side == at)).sum()) / runs[at] for at in (0, 1)]
-        return RareFact(some[0], some[1], every[0], every[1], float(typical.delta[cell]))
 
     def _of_kernels(self, one: Judgement) -> Candidate:
         kernels, phase = self._m.kernels, one.phase.steps.phase
@@ -447,16 +417,6 @@ class Describe:
             for part in (range(first), range(first, first + frame.runs[1]))
         ]
         return RankSize(runs[0], runs[1], *(float(np.mean(one)) if one else 0.0 for one in runs))
-
-
-def far_more(usual: Floats, step_ns: float) -> Floats:
-    """How much more of a cause than the usual a step has at least that stops for it, ns."""
-    return np.maximum(SURELY * step_ns, MOSTLY * usual)
-
-
-def _often(rare: RareFact | None) -> bool:
-    """Whether a run has a step of the kind, on one side: less is no rare step but the noise of the others."""
-    return rare is not None and max(rare.baseline_steps, rare.candidate_steps) >= 1
 
 
 def idle_place(key: IdleKey, mine: pl.DataFrame, words: pl.DataFrame) -> str:

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
 from tracediff.arrays import Bools, Floats, Ints
-from tracediff.comparison.candidates import far_more, kernels_of
+from tracediff.comparison.candidates import kernels_of
 from tracediff.comparison.cells import IdleKey, Measured, PhaseCells
 from tracediff.comparison.evidence import Idle, idle_of_step, ops_of_step
+from tracediff.comparison.places import far_more
 from tracediff.comparison.shown import FIRST, PARTS
 from tracediff.model import Crop, CropSide, Finding, FindingEvidence, FindingPart, Kernels, Moment
 from tracediff.model.causes import IDLE
@@ -209,7 +210,7 @@ class _Finder:
         if _in_rare_steps(finding):
             usual = self._mean(spent, typical * mine)
             more = np.where(mine, spent - usual, 0.0)
-            return self._nearest(more >= stop_of(more, far_more(np.array(usual), phase.step_ns)), spent)
+            return self._nearest(more >= stop_of(more, far_more(usual, phase.step_ns)), spent)
         found = self._nearest(mine & (typical > 0) & (spent > 0), spent)
         return self._nearest(mine & (spent > 0), spent) if found is None else found
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import polars as pl
 from msgspec.structs import replace
 
 from tracediff.arrays import Bools, Floats
@@ -22,12 +23,13 @@ from tracediff.comparison.cells import STEP, WHERE, IdleKey, Layout, Measured, P
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
 from tracediff.execution.sides import Side, stacked
-from tracediff.model import Evidence, KernelTypical, PlaceRow
+from tracediff.model import Evidence, KernelTypical, PlaceRow, RareFact
 from tracediff.model.causes import CAUSES, OWN, OWN_NS, SURELY
 from tracediff.model.kernels import LayerRow, Layers
 from tracediff.stats.noise import Estimate, permutation_p
 from tracediff.stats.rules import MATERIAL, MOSTLY, PERMUTE
-from tracediff.stats.tests import ALPHA, benjamini_hochberg
+from tracediff.stats.tests import ALPHA, benjamini_hochberg, counts_differ
+from tracediff.stats.workload import stop_of
 
 LEVELS: tuple[Evidence, ...] = ("exact", "confirmed", "likely", "within_noise")
 SURE = LEVELS[:-1]
@@ -251,7 +253,11 @@ def _levels(
         own = permutation_p(part.permuted(of.take(passed), dealt))
         sure = {int(at): bool(value <= ALPHA) for at, value in zip(passed, own, strict=True)}
     for at in passed.tolist():
-        levels[at] = "confirmed" if sure.get(at, False) else "likely"
+        cell, delta = places[at].cells[0], float(of.delta[at])
+        idle = places[at].kind == "idle" or cell in measured.layout.sums
+        by_events = idle and in_rare_steps(phase, part.name, delta, cell)
+        if not by_events or rare_steps(measured, phase, delta, cell)[1]:
+            levels[at] = "confirmed" if sure.get(at, False) else "likely"
     if part.name != "tail":
         first = measured.layout.kernels[0] if measured.layout.kernels else 0
         certain = measured.kernels.exact[phase.steps.phase]
@@ -260,6 +266,44 @@ def _levels(
                 levels[at] = "exact"
     _as_most_of_it(measured.layout, places, of, levels)
     return levels
+
+
+def in_rare_steps(phase: PhaseCells, part: PartName, delta: float, cell: int) -> bool:
+    """Whether rare steps hold the change of a place, as they hold that of a step."""
+    typical = abs(float(phase.typical.estimate.delta[cell]))
+    return part == "tail" or (part == "mean" and MOSTLY * abs(delta) > typical)
+
+
+def far_more(usual: float, step_ns: float) -> float:
+    """How much more of a cause than the usual a step has at least that stops for it, ns."""
+    return max(SURELY * step_ns, MOSTLY * usual)
+
+
+def rare_steps(
+    measured: Measured, phase: PhaseCells, delta: float, cell: int
+) -> tuple[RareFact | None, bool]:
+    """How many steps per run stop for an idle cell, or a sum of some; and whether there are more of these than by chance where `delta` is.
+
+    They take far more than the typical step of either side; one after another they are one event. Where the typical step went as far, no count is needed.
+    """
+    frame, typical = measured.frame, phase.typical.estimate
+    usual = float(max(typical.baseline[cell], typical.candidate[cell]))
+    side, rest = frame.steps["side"].to_numpy(), phase.steps.rest > 0
+    spent = measured.layout.idle_rows.filter(pl.col("cell").is_in(measured.layout.sums.get(cell, [cell])))
+    spent = spent.filter(pl.Series(rest).gather(spent["step"]))
+    spent = spent.group_by("step").agg(pl.col("ns").sum()).sort("step")
+    more, far = spent["ns"].to_numpy() - usual, far_more(usual, phase.step_ns)
+    too = float(typical.delta[cell]) * np.sign(delta) > far
+    stops = spent["step"].to_numpy()[(more > far) & (more >= stop_of(more, far))]
+    if not len(stops):
+        return None, too
+    some, every = (np.bincount(side[steps], minlength=2)[:2] for steps in (stops, rest.nonzero()[0]))
+    run, step = np.unique([frame.run_number[stops], frame.steps["period"].to_numpy()[stops]], axis=1)
+    first = (np.diff(run, prepend=-1) > 0) | (np.diff(step, prepend=-2) > 1)
+    one, other = (np.bincount(run[first] >= frame.runs[0], minlength=2) * every.min() / every).tolist()
+    often = (other - one) * delta > 0 and counts_differ(one, other)
+    (before, after), (first_of, other_of) = ((many / phase.runs).tolist() for many in (some, every))
+    return RareFact(before, after, first_of, other_of, float(typical.delta[cell])), too or often
 
 
 def _as_most_of_it(layout: Layout, places: Sequence[Place], of: Estimate, levels: list[Evidence]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,12 @@ def benjamini_hochberg(p: Floats) -> Floats:
     ratios = p[order] * len(order) / np.arange(1, len(order) + 1)
     q[order] = np.minimum(np.minimum.accumulate(ratios[::-1])[::-1], 1.0)
     return q
+
+
+def counts_differ(one: float, other: float) -> bool:
+    """Whether so many events in equal times are unlike by more than chance: 4 beside none, 7 beside one (square roots of Poisson counts, Anscombe 1948)."""
+    apart = abs(math.sqrt(one + 3 / 8) - math.sqrt(other + 3 / 8))
+    return apart > NormalDist().inv_cdf(1 - ALPHA / 2) / math.sqrt(2)
 
 
 def runs_for(error: float, runs: tuple[int, int], change: float, prior: float) -> int | None:
