@@ -1743,13 +1743,16 @@ def test_copies_are_counted_as_their_cause_counts_them() -> None:
     row = counted("copies", 1, 32, name="[memcpy DtoH]", memory="pageable")
     one = finding("memcpy", 46.0, rank=2, level="exact", where={"kernels": m.Kernels(("[memcpy DtoH]",))})
 
-    def said(before: float, after: float) -> str:
+    def said(before: float, after: float, row: m.StructureRow = row) -> str:
         evidence = msgspec.structs.replace(one.evidence, count_baseline=before, count_candidate=after)
         cause = msgspec.structs.replace(one, evidence=evidence)
         return headline(result("regressed", seen(1_000, 1_092, 8), cause, structure=[row])).counts
 
     assert said(2, 33) == "By count: memcpy DtoH 2 -> 33 (+46.0 us)."
     assert said(1, 32) == said(4, 30) == "By count: memcpy DtoH (pageable) 1 -> 32 (+46.0 us)."
+    ends = {"baseline_values": ["0", "1"], "candidate_values": ["31", "32"], "varies": True}
+    some = counted("copies", 1, 32, name="[memcpy DtoH]", memory="pageable", **ends)
+    assert said(2, 33, some) == "By count: memcpy DtoH (pageable) 0-1 -> 31-32 (+46.0 us)."  # its own
 
 
 def test_launches_that_a_cause_counts_are_not_counted_again_among_all() -> None:

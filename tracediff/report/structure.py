@@ -116,7 +116,7 @@ class _Brief:
         """A row as its cause counts, where that says more: the kernels of several names, copies of whatever memory; else empty."""
         if row.kind == "kernel":
             return named(cause) if cause.where.kernels != Kernels((short(row.name),)) else ""
-        if row.kind != "copies" or not _size(row) or not _has_all(cause, row):
+        if row.kind != "copies" or row.varies or not _size(row) or not _has_all(cause, row):
             return ""
         before, after = cause.evidence.count_baseline or 0.0, cause.evidence.count_candidate or 0.0
         memory = row.memory if before == row.baseline else ""
