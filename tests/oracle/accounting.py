@@ -111,12 +111,11 @@ def walk_thread(capture: Capture, launch: Call, start: int, end: int) -> list[Pa
     def near(items: Sequence[Span]) -> list[Span]:
         return [item for item in items if item.start < end and item.end > start]
 
-    places = [item for item in capture.ranges_on[launch.thread, "place"] if item.end > start]
+    places = near(capture.ranges_on[launch.thread, "place"])
     states = {what: near(capture.ranges_on[launch.thread, what]) for what in ("gc", "gil_wait")}
     states |= {"launch_api": [launch], "host_sync": [], "host_api": []}
-    for call in capture.calls_on[launch.thread]:
-        if call.start < end and call.end > start:
-            states[call_class(capture, call)].append(call)
+    for call in near(capture.calls_on[launch.thread]):
+        states[call_class(capture, call)].append(call)
     parts = []
     for left, right in _pieces([*places, *(item for items in states.values() for item in items)], start, end):
 
@@ -147,7 +146,13 @@ def attribute(capture: Capture, op: Op, start: int, end: int) -> list[Part]:
 
 def others_work(capture: Capture, op: Op, start: int, end: int) -> bool:
     """Whether other devices of the process work on more than communication for most of [start, end)."""
-    others = [one for one in capture.ops if one.rank == op.rank and one.device != op.device and not one.comm]
+    others = [
+        one
+        for (rank, device), ops in capture.ops_on.items()
+        if rank == op.rank and device != op.device
+        for one in ops
+        if not one.comm
+    ]
     busy = sum(
         right - left
         for left, right in _pieces(others, start, end)
@@ -163,13 +168,16 @@ def thread_totals(
 
     def time_in(thread: int, what: str) -> int:
         total, reached = 0, start  # where ranges overlap, time counts once
-        for item in sorted(capture.ranges_on[thread, what], key=lambda item: item.start):
+        near = [item for item in capture.ranges_on[thread, what] if item.start < end and item.end > start]
+        for item in sorted(near, key=lambda item: item.start):
             left, right = max(item.start, reached), min(item.end, end)
             if right > left:
                 total, reached = total + right - left, right
         return total
 
-    threads = sorted({item.thread for item in capture.ranges if process_of(item.thread) == rank})
+    threads = sorted(
+        {thread for (thread, _), some in capture.ranges_on.items() if some and process_of(thread) == rank}
+    )
     return {t: ThreadTime(*(time_in(t, what) for what in ("gil_hold", "gil_wait", "gc"))) for t in threads}
 
 
@@ -181,6 +189,7 @@ def _order(op: Op) -> tuple[int, int]:
 def _account(capture: Capture, period: Period, ops: list[Op]) -> Period:
     """Sweep the period: fill in its categories, places, gaps and kernels."""
     start, end = period.start_ns, period.end_ns
+    capture = capture.around(start, end)
     ops = [op for op in ops if op.start <= end and op.end >= start]
     kernels: dict[str, tuple[int, int, Fraction]] = defaultdict(lambda: (0, 0, Fraction(0)))
 

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,9 @@ class Capture:
         self.calls_on: dict[int, list[Call]] = defaultdict(list)
         self.ranges_on: dict[tuple[int, str], list[Range]] = defaultdict(list)
         self.launching_call: dict[tuple[int, int | None], Call] = {}
+        self.ops_on: dict[tuple[int, int], list[Op]] = defaultdict(list)
         for op in ops:
+            self.ops_on[op.rank, op.device].append(op)
             if op.correlation is not None:
                 self.ops_of[op.launch].append(op)
         for item in ranges:
@@ -94,6 +97,16 @@ class Capture:
             known = self.launching_call.get(call.launch, call)
             if call.correlation is not None and (call.start, -call.end) <= (known.start, -known.end):
                 self.launching_call[call.launch] = call  # the outermost: earliest start, then latest end
+
+    def around(self, start: int, end: int) -> "Capture":
+        """The same with those calls and ranges of a thread alone that reach into [start, end)."""
+        found = copy(self)
+        for name in ("calls_on", "ranges_on"):
+            near = defaultdict(list)
+            for key, items in getattr(self, name).items():
+                near[key] = [item for item in items if item.start < end and item.end > start]
+            setattr(found, name, near)
+        return found
 
 
 def _rows(db: sqlite3.Connection, table: str) -> list[dict[str, Any]]:
