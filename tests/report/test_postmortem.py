@@ -17,8 +17,11 @@ from tests.report.golden import check
 from tests.report.test_markdown import MIXED, hostile
 from tracediff.errors import TracediffError
 from tracediff.model import GateOutcome, Gates, GateWaiver, Result
+from tracediff.report import document
+from tracediff.report.amounts import TEXT
 from tracediff.report.blocks import Table
-from tracediff.report.postmortem import file_names, render_postmortem, ruled_out
+from tracediff.report.escape import neutral
+from tracediff.report.postmortem import build, file_names, render_postmortem, ruled_out
 
 RESULTS = {
     "full": sample.full(),
@@ -32,7 +35,8 @@ SECTIONS = ["Summary", "Impact", "Timeline", "Cause", "Certainty", "Action", "Wh
 
 
 def markdown(result: Result) -> str:
-    return render_postmortem(result, Path("incident.md"))[Path("incident.md")].decode()
+    """Without the pictures beside it."""
+    return document.markdown(build(neutral(result), "incident"), width=TEXT)
 
 
 def html(result: Result) -> str:
@@ -285,7 +289,13 @@ def test_the_ending_says_the_form(name: str) -> None:
 
 
 def test_golden() -> None:
-    check(Path("postmortem.md"), markdown(sample.full()))
+    files = render_postmortem(sample.full(), Path("incident.md"))
+    check(Path("postmortem.md"), files[Path("incident.md")].decode())
+    assert {path.name for path in files} == {
+        "incident.md",
+        "incident-waterfall.svg",
+        "incident-waterfall.png",
+    }
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,14 +49,17 @@ def _walk(value: Any, field: str) -> Any:
 
 def neutral(result: Report) -> Report:
     """Return the same report without control or invisible characters; SQL keeps its line breaks."""
-    plain = _walk(msgspec.to_builtins(result), "")
-    # A result of the core knows the sections of companions as `Section` alone.
-    sections = {
-        name: msgspec.convert(plain[name], type(value))
-        for name in result.__struct_fields__
-        if isinstance(value := getattr(result, name), Section)
-    }
-    return msgspec.structs.replace(msgspec.convert(plain, type(result)), **sections)
+    changed = {}
+    for one in msgspec.structs.fields(type(result)):
+        value = getattr(result, one.name)
+        with suppress(UnicodeEncodeError):  # half a character
+            text = "" if value is msgspec.UNSET else msgspec.json.encode(value).decode()
+            if text.isprintable() and "\\" not in text and "##" not in text:
+                continue  # nearly every field: JSON escapes what is unseen
+        # A result of the core knows the sections of companions as `Section` alone.
+        kind = type(value) if isinstance(value, Section) else one.type
+        changed[one.name] = msgspec.convert(_walk(msgspec.to_builtins(value), one.name), kind)
+    return msgspec.structs.replace(result, **changed)
 
 
 def shorten(text: str, width: int) -> str:

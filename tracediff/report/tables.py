@@ -11,6 +11,7 @@ import io
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -157,6 +158,7 @@ def _add(
     found[name] = pl.DataFrame(columns)
 
 
+@cache
 def _fields(struct: type[msgspec.Struct], two: bool) -> list[tuple[str, Any]]:
     """Names and types of the fields, without `| None`; of one side, without those that only a comparison has.
 
