@@ -10,6 +10,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.report import sample
+from tracediff.companions.model import Kpi, KpiRow
+from tracediff.model import Result
 from tracediff.report import escape, names
 
 NASTY = (
@@ -109,6 +111,17 @@ def test_neutral_leaves_no_control_character_and_keeps_the_numbers() -> None:
     assert [row.delta_ns for row in after.kernels] == [row.delta_ns for row in before.kernels]
     assert after.step == before.step
     assert escape.neutral(after) == after
+
+
+def test_one_harmful_text_is_enough_and_a_section_of_a_companion_keeps_its_kind() -> None:
+    kpi = Kpi("\x1b", "b.json", [KpiRow("ttft_mean_ms", "ms", "lower", 1.0, 2.0, 1.0)])
+    fields = {
+        name: getattr(sample.minimal(), name) for name in Result.__struct_fields__
+    }  # those of the core alone
+    report = Result(**fields | {"verdict_reason": "##vso[x]", "kpi": kpi})
+    after = escape.neutral(report)
+    assert after.verdict_reason == "# #vso[x]"
+    assert after.kpi == msgspec.structs.replace(kpi, source_baseline="\\x1b")
 
 
 def test_shorten_keeps_both_ends() -> None:
