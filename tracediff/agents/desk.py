@@ -53,14 +53,8 @@ _IDLE = (
     "id", "cause", "title", "ns", "share", "count_per_step", "range", "thread", "holder_thread", "holder_range",
 )  # fmt: skip
 _KERNEL = (
-    "id",
-    "baseline_names",
-    "category",
-    "baseline_count_per_step",
-    "baseline_ns_per_step",
-    "baseline_mean_ns",
-    "share",
-)
+    "id", "baseline_names", "category", "baseline_count_per_step", "baseline_ns_per_step", "baseline_mean_ns", "share"
+)  # fmt: skip
 _LONG = ("evidence_query", "query", "longest_query")  # SQL, which `explain` gives ready to be asked
 _DESCRIBED = (*reference.tables(), *reference.aligned())
 _DRAWN = "evidence_crop"  # events of a picture

@@ -31,20 +31,8 @@ def kernel_commands(plan: Plan, kernel: str, folder: Path) -> dict[SideName, lis
                 fix="a short command that launches the kernel: --baseline 'python bench.py'",
             )
         # the kernel is launched again for each group of counters; clocks as in the program
-        ncu = [
-            "ncu",
-            "--target-processes",
-            "all",
-            "-k",
-            f"regex:{kernel}",
-            "-c",
-            "1",
-            "--set",
-            "full",
-            "--clock-control",
-            "none",
-        ]
-        found[name] = [*ncu, "-f", "-o", str(folder / name), *side.command]
+        ncu = ["ncu", "--target-processes", "all", "-k", f"regex:{kernel}", "-c", "1", "--set", "full"]
+        found[name] = [*ncu, "--clock-control", "none", "-f", "-o", str(folder / name), *side.command]
     return found
 
 

@@ -504,14 +504,8 @@ def _scrub_run(source: Path, part: Path, run: Run, report: BundleReport, keep_kp
 
 _NUMBERS = ("schemaVersion", "cupti_version", "cuda_runtime_version", "cuda_driver_version")
 _DEVICE = (
-    "id",
-    "totalGlobalMem",
-    "computeMajor",
-    "computeMinor",
-    "numSms",
-    "multiProcessorCount",
-    "warpSize",
-)
+    "id", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "multiProcessorCount", "warpSize"
+)  # fmt: skip
 _RANKS = ("rank", "world_size")
 _OWNERS = {"host_name": "Hostname", "hostname": "Hostname", "user": "USER_NAME", "username": "USER_NAME"}
 

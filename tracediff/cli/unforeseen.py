@@ -68,13 +68,8 @@ def explained(error: BaseException, words: Sequence[str], commands: Container[st
 def _internal(error: BaseException, text: str) -> TracediffError:
     try:
         with tempfile.NamedTemporaryFile(
-            "w",
-            prefix="tracediff-error-",
-            suffix=".txt",
-            encoding="utf-8",
-            errors="backslashreplace",
-            delete=False,
-        ) as file:
+            "w", prefix="tracediff-error-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
+        ) as file:  # fmt: skip
             file.write(text)
         attached = f"report it with {file.name} attached: it holds no names but those of files"
     except OSError:

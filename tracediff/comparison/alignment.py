@@ -106,17 +106,7 @@ def kernel_pairs(rows: Sequence[Match]) -> pl.DataFrame:
         same = {op.name for op in row.baseline} == {op.name for op in row.candidate}
         for at, pair in enumerate(row.pairs):
             for side, ops in enumerate(pair):
-                found += [
-                    (
-                        number,
-                        at,
-                        side,
-                        nth,
-                        op.name,
-                        op.grid,
-                        op.block,
-                        op.name if same else normalise(op.name),
-                    )
-                    for nth, op in enumerate(ops)
-                ]
+                for nth, op in enumerate(ops):
+                    template = op.name if same else normalise(op.name)
+                    found.append((number, at, side, nth, op.name, op.grid, op.block, template))
     return pl.DataFrame(found, schema=_PAIR, orient="row")

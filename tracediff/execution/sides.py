@@ -32,17 +32,8 @@ Why = Literal["", "labels_missing", "other_rules", "other_work", "steps_missing"
 
 # Tables of a reduction that name ranges.
 _OF_PLACES = (
-    "cells",
-    "gaps",
-    "moments",
-    "ranges",
-    "counted",
-    "origins",
-    "awaited",
-    "gil_pairs",
-    "host_work",
-    "payloads",
-)
+    "cells", "gaps", "moments", "ranges", "counted", "origins", "awaited", "gil_pairs", "host_work", "payloads"
+)  # fmt: skip
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -25,14 +25,9 @@ OPS = (
 )  # fmt: skip
 # The largest first: what it needs on the way is free again for the others.
 _STEPS = (
-    "formats/string",
-    "formats/nvtx",
-    "formats/op",
-    "formats/op_descriptor",
-    "formats/api_call",
-    "formats/thread",
-    "formats/machine",
-)
+    "formats/string", "formats/nvtx", "formats/op", "formats/op_descriptor", "formats/api_call", "formats/thread",
+    "formats/machine"
+)  # fmt: skip
 _AGAIN = "export it again with the nsys that recorded it"
 _LONGEST_NAME = 1 << 16  # bytes of a name of a kernel or range
 _LONGEST = 300  # characters of what the database says: it may quote a value of any length

@@ -7,32 +7,10 @@ from typing import Literal
 import msgspec
 
 StructureKind = Literal[
-    "workload",
-    "graph_kernels",
-    "graph_launches",
-    "early",
-    "blocking",
-    "kernels",
-    "ahead",
-    "synchronisations",
-    "copies",
-    "messages",
-    "code_loads",
-    "collections",
-    "graph_instantiations",
-    "allocations",
-    "memory",
-    "dtype",
-    "algorithm",
-    "kernel",
-    "grid",
-    "registers",
-    "ranges",
-    "streams",
-    "ranks",
-    "gpus",
-    "calls",
-]
+    "workload", "graph_kernels", "graph_launches", "early", "blocking", "kernels", "ahead", "synchronisations", "copies",
+    "messages", "code_loads", "collections", "graph_instantiations", "allocations", "memory", "dtype", "algorithm",
+    "kernel", "grid", "registers", "ranges", "streams", "ranks", "gpus", "calls"
+]  # fmt: skip
 
 
 class StructureRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,22 +17,9 @@ from tracediff.model import Section
 Report = TypeVar("Report", bound=msgspec.Struct)
 
 # fields whose line ends are blanks
-_PROSE = frozenset(
-    [
-        "title",
-        "message",
-        "next",
-        "note",
-        "verdict_reason",
-        "reason",
-        "power_note",
-        "sentence",
-        "text",
-        "what",
-        "why",
-        "counts",
-    ]
-)
+_PROSE = frozenset({
+    "title", "message", "next", "note", "verdict_reason", "reason", "power_note", "sentence", "text", "what", "why", "counts",
+})  # fmt: skip
 
 
 def _walk(value: Any, field: str) -> Any:

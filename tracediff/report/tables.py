@@ -138,14 +138,8 @@ def _add(
                 continue  # packed: `timeline_events` holds its events
             elif _is_struct(item):
                 inside = [(number, one) for number, many in enumerate(cells) for one in many or ()]
-                _add(
-                    found,
-                    f"{name}_{prefix}{key}",
-                    item,
-                    [one for _, one in inside],
-                    two,
-                    [number for number, _ in inside],
-                )
+                mine, places = [one for _, one in inside], [number for number, _ in inside]
+                _add(found, f"{name}_{prefix}{key}", item, mine, two, places)
             elif item is not None:
                 columns.append(pl.Series(prefix + key, cells, pl.List(_type(item)), strict=False))
             elif typing.get_origin(hint) is dict:

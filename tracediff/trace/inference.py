@@ -884,15 +884,8 @@ def _process(
         anchors={} if closed else anchors,
         repeats=repeated,
     )  # fmt: skip
-    return _Process(
-        pid,
-        main,
-        max(len(loops), 1),
-        launched,
-        ops,
-        missing,
-        [np.unique(inside[family == one]) for one in np.unique(family)],
-    )
+    families = [np.unique(inside[family == one]) for one in np.unique(family)]
+    return _Process(pid, main, max(len(loops), 1), launched, ops, missing, families)
 
 
 def _loops(part: dict[str, npt.NDArray[Any]], over: Ints, waiting: Ints, main: int) -> list[int]:

@@ -524,14 +524,8 @@ class _Stretch:
                     # until it is asked for the GIL the holder works beside the thread: only the rest is a wait
                     asked = self.parts.add_points(np.array([begin]))
                     word = self.parts.word(inside, self._role(holder))
-                    self.parts.add(
-                        HELD,
-                        np.array([origin]),
-                        np.array([asked]),
-                        np.array([begin - since]),
-                        CAUSE["host_work"],
-                        word,
-                    )
+                    edge = np.array([[origin], [asked], [begin - since]])
+                    self.parts.add(HELD, edge[0], edge[1], edge[2], CAUSE["host_work"], word)
                     edges.append((asked, one, stop - begin))
                 host.own[one] = 0
             if edges:
