@@ -42,6 +42,8 @@ case "$*" in
 *--help) echo "
 \t-c, --capture-range=
 
+\t--cuda-flush-interval=
+
 \t--cuda-graph-trace=<granularity>
 
 \t--gpu-metrics-devices=

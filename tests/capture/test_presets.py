@@ -352,8 +352,14 @@ def test_each_rank_gets_an_nsys_of_its_own(launcher: list[str], words: str) -> N
 def test_any_and_torch() -> None:
     everything = nsys_flags(preset("any"), Features(), output="o")
     assert "-c" not in everything
+    assert "--cuda-flush-interval=1000" in everything
+    own = nsys_flags(preset("any"), Features(), output="o", extra=["--cuda-flush-interval=50"])
+    assert [word for word in own if "flush" in word] == ["--cuda-flush-interval=50"]
+    older = nsys_flags(preset("any"), Features(flush_interval=False), output="o")
+    assert not [word for word in older if "flush" in word]
     ranged = nsys_flags(preset("torch"), Features(), output="o", graph_trace="graph", extra=["--stats=true"])
     assert ranged[ranged.index("-c") + 1] == "cudaProfilerApi"
+    assert "--cuda-flush-interval=1000" not in ranged
     assert "--cuda-graph-trace=graph" in ranged
     assert ranged[-1] == "--stats=true"
 

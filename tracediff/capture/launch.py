@@ -118,6 +118,9 @@ def _windowed(text: str, kind: Preset, steps: str | None) -> str:
     return text.replace("{first}", str(first)).replace("{count}", str(last - first))
 
 
+_FLUSH = "--cuda-flush-interval"
+
+
 def nsys_flags(
     kind: Preset,
     features: Features,
@@ -140,6 +143,8 @@ def nsys_flags(
         # `stop` ignores every window after the first
         end = "repeat" if several else "stop"
         flags += ["-c", "cudaProfilerApi", f"--capture-range-end={end}"]
+    elif features.flush_interval and not any(word.startswith(_FLUSH) for word in extra):
+        flags.append(f"{_FLUSH}=1000")  # ms: else nsys 2023.4 lost nearly all calls of programs that it saw to their end
     if features.graph_trace:
         flags.append(f"--cuda-graph-trace={graph_trace}")
     if kind.fork and features.fork_before_exec:

@@ -246,6 +246,7 @@ class Features(msgspec.Struct, frozen=True):
     traces: frozenset[str] = frozenset(TRACES)
     graph_trace: bool = True
     fork_before_exec: bool = True
+    flush_interval: bool = True
     gpu_metrics_flag: str | None = "--gpu-metrics-device"
     functions_flag: str | None = "--python-functions-trace"
 
@@ -300,6 +301,7 @@ def _features(help_text: str) -> Features:
         traces=frozenset(_QUOTED.findall(trace)),
         graph_trace="--cuda-graph-trace" in help_text,
         fork_before_exec="--trace-fork-before-exec" in help_text,
+        flush_interval="--cuda-flush-interval" in help_text,
         gpu_metrics_flag=metrics[1] if metrics else None,
         functions_flag=functions[1] if functions else None,
     )

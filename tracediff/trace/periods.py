@@ -414,8 +414,8 @@ def _unrecorded(capture: Capture) -> tuple[list[Note], float]:
         Note(
             CALLS_LOST,
             f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s CUDA calls of process {pid} were not recorded, {lost:,} of"
-            f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record a shorter"
-            " window, or with a newer nsys",
+            f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record with"
+            " --cuda-flush-interval=1000, a shorter window, or a newer nsys",
         )
         for pid, lost, calls, start, end, _ in found
     ]
