@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from tests.comparison.test_ranks import ranks
 from tracediff.comparison.compare import compare
@@ -14,7 +15,7 @@ from tracediff.comparison.show import show
 from tracediff.errors import TracediffError
 from tracediff.execution import run
 from tracediff.execution.run import reduce_file, reduce_sides
-from tracediff.execution.sides import Reading, steps_table, warnings_of
+from tracediff.execution.sides import Reading, Run, Side, steps_table, warnings_of
 from tracediff.formats.inputs import resolve
 from tracediff.model import encode
 
@@ -146,6 +147,12 @@ def test_files_of_one_name_are_named_with_their_folders(tmp_path):
     sides = reduce_sides([resolve(str(tmp_path / name)) for name in ("a", "b")], Reading(threads=1))
     (note,) = [one for one in warnings_of(sides) if one.slug == "kernels-without-launch"]
     assert note.message.startswith("a/run.sqlite, b/run.sqlite: 1 of 15 kernels")
+    parts = [
+        replace(side.parts[0], name=f"{name}/run.sqlite") for name, side in zip("ab", sides, strict=True)
+    ]
+    bundle = [Side("both", [Run(part.name, [part])]) for part in parts]  # a name with its run's folder
+    (same,) = [one for one in warnings_of(bundle) if one.slug == "kernels-without-launch"]
+    assert same.message == note.message
 
 
 @pytest.mark.slow

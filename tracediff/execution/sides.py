@@ -280,7 +280,7 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
         name = part.name if often[part.name] == 1 else f"{side.label}/{part.name}"
         for note in part.warnings:
             head, _, text = note.message.partition(": ")
-            named = head.rpartition("/")[2] == part.name  # with its folder where files of one name are read
+            named = f"/{head}".endswith(f"/{part.name}")  # with its folder where files of one name are read
             said.setdefault((note.slug, text if named else note.message), {})[head if named else name] = named
     notes = list(dict.fromkeys(note for side in sides for note in side.notes))
     texts, shown, left = Counter(slug for slug, _ in said), Counter[str](), Counter[str]()
