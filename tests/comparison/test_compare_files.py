@@ -69,6 +69,7 @@ def test_the_order_of_rows_in_a_file_is_irrelevant(name, tmp_path, reduction_of)
     assert mine[0] == mine[1]
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     """Whatever the hash seed, the number of threads and the process."""
     written = []

@@ -1495,7 +1495,9 @@ def test_a_run_against_itself_is_identical() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["aa_2x2", "aa_4x4", "aa_1x1", "aa_outlier"])
+@pytest.mark.parametrize(
+    "name", ["aa_2x2", pytest.param("aa_4x4", marks=pytest.mark.slow), "aa_1x1", "aa_outlier"]
+)
 def test_nulls_claim_nothing(name: str) -> None:
     what, *others = first.lines(with_words(result_of(name)))
     assert what.startswith(("Unclear with ", "Same with "))

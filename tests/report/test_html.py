@@ -263,7 +263,7 @@ def test_without_a_change_there_is_no_share() -> None:
     assert "of the change" not in header and "Host work in _schedule" in header
 
 
-@pytest.mark.parametrize("name", ["full", "large"])
+@pytest.mark.parametrize("name", ["full", pytest.param("large", marks=pytest.mark.slow)])
 def test_the_same_result_gives_the_same_bytes(name: str) -> None:
     assert render_html(RESULTS[name]) == page_of(name)
 

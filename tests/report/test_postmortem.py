@@ -298,7 +298,9 @@ def test_golden() -> None:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(390, "dark"), pytest.param(1280, "light", marks=pytest.mark.slow)]
+)
 def test_its_page_fits_a_phone_and_is_read_by_all(width: int, scheme: str, tmp_path: Path) -> None:
     page = tmp_path / "incident.html"
     page.write_text(html(sample.full()), encoding="utf-8")
