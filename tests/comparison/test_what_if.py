@@ -173,3 +173,9 @@ def test_what_is_no_edit(text):
     with pytest.raises(TracediffError) as caught:
         parse_edits(scale=[text])
     assert caught.value.slug in ("bad-what-if", "bad-measure") and caught.value.exit_code == 2
+
+
+def test_a_graph_of_kernels_that_one_call_launches_is_no_change(tmp_path):
+    with pytest.raises(TracediffError, match="launched by one call already") as caught:
+        what_if(side(tmp_path, "one"), parse_edits(graph=True))
+    assert caught.value.slug == "what-if-nothing"

@@ -333,6 +333,13 @@ def _check(side: Side, asked: Sequence[Asked]) -> None:
                 )
 
 
+# Why changes that are about all of a step change nothing.
+_ALREADY: dict[type[Edit], str] = {
+    Graph: "the kernels between two waits are launched by one call already",
+    Ahead: "no synchronising call is in the steps",
+}
+
+
 def _nothing(one: Asked, parts: Sequence[Reduction]) -> TracediffError:
     """The error of an edit that is about nothing; what it could be about is named."""
     near: list[str] = []
@@ -341,6 +348,11 @@ def _nothing(one: Asked, parts: Sequence[Reduction]) -> TracediffError:
     elif isinstance(one.edit, Scale | Fuse):
         kernels = [part.keys.filter(pl.col("kind") == 0)["short_name"] for part in parts]
         near = list(dict.fromkeys(name for one in kernels for name in one))
+    else:
+        why = _ALREADY[type(one.edit)]
+        return TracediffError(
+            "what-if-nothing", f"{one.option}: {why}", fix="ask for another change: tracediff what-if --help"
+        )
     said = f"; there are: {', '.join(near[:PARTS])}" if near else ""
     return TracediffError(
         "what-if-nothing",
