@@ -286,7 +286,7 @@ def measure(
 ) -> Measured:
     """Every cell in one pass. `noise`: further repeats of the baseline's program, the third side of the frame.
 
-    `in_turns`: both sides were recorded in turns on one machine.
+    `in_turns`: both sides were recorded in turns on one machine, so that no host is faster, which fewer runs than tell their own scatter do not show.
     """
     every = sides if noise is None else (*sides, noise)
     with_gil = len({side.captured("gil") for side in every}) == 1
@@ -294,13 +294,14 @@ def measure(
     kernels = kernel_cells(every, frame)
     layers = layer_cells(every, frame, kernels)
     values, layout = cell_table(frame, idle, kernels, layers)
-    speed = None if in_turns else host_speed(every, frame)
+    one_host = in_turns and min(frame.runs[:2]) >= RUNS_TELL
+    speed = None if one_host else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
         values.append(_known_speed(frame, speed, cells + SPEED))
     values += [_waits(every, frame, idle, cells + WAITED), _graph_kernels(every, frame, cells + NODES)]
     table = CellSums.of(values, cells + BESIDE)
-    hosts: Hosts = "one" if in_turns else "unknown" if speed is None else "measured"
+    hosts: Hosts = "one" if one_host else "unknown" if speed is None else "measured"
     phases, whole = _estimates(frame, table, layout, hosts, _loose(kernels))
     return Measured(
         sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, phases, whole, odd or [],

@@ -234,8 +234,9 @@ def compare(
                 sides,
                 rung_notes(facts.rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
-                # runs in turns on one machine need no speed
-                with_speed=options.in_turns or any(one.speed is not None for one in measured.phases),
+                with_speed=any(
+                    one.typical.sample.hosts == "one" or one.speed is not None for one in measured.phases
+                ),
             ),
             *layer_notes(sides),
         ],

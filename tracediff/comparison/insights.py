@@ -24,7 +24,7 @@ from tracediff.model import Accounting, Finding, KernelRow, RangeRow, RankRow, R
 from tracediff.model.causes import CAUSES, HOST, SURELY
 from tracediff.model.common import SIDES, Insight
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY, RUNS_TELL
 
 
 def insights(
@@ -208,7 +208,8 @@ def with_changes(
         return list(threads)
     values = standardised.by_run("ranges", "outer_ns", [row.role for row in mine])
     scatter = HOST * np.array([side.mean(axis=0) for side in values])
-    sample = Sample(values, hosts="one" if in_turns else "unknown")
+    one_host = in_turns and min(map(len, values)) >= RUNS_TELL
+    sample = Sample(values, hosts="one" if one_host else "unknown")
     found = estimate(sample, Noise(scatter, np.ones(len(mine), np.bool_)))
     changed = {
         row.role: replace(

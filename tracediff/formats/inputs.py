@@ -82,7 +82,11 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
         if label is not None and label == own_label(candidate)[0]:
             what = f"both sides are called {label}"
             raise UsageError("same-label", what, fix="a name for each: main=BASELINE pr=CANDIDATE")
-        return resolve(baseline, other), resolve(candidate, one), None
+        first, second = resolve(baseline, other), resolve(candidate, one)
+        if first.label == second.label and one.resolve() != other.resolve():
+            names = _apart(one, other)
+            first, second = replace(first, label=names[0]), replace(second, label=names[1])
+        return first, second, None
     path = _existing(Path(baseline))
     if not is_bundle(path):
         refuse_other(path)
@@ -185,6 +189,16 @@ def split_label(word: str) -> tuple[str, Path]:
         return label, Path(rest)
     name = stem(_named(Path(word)))
     return (name if name.strip("*?") else Path(word).resolve().parent.name), Path(word)
+
+
+def _apart(*paths: Path) -> tuple[str, str]:
+    """What two paths that are called alike are called: by the last names that differ, before/report1 and after/report1 by their folders."""
+    one, other = (path.resolve().parts[::-1] for path in paths)
+    pairs = list(zip(one, other, strict=False))
+    alike = [stem(Path(first)) == stem(Path(second)) for first, second in pairs]
+    if False in alike:
+        return pairs[alike.index(False)]
+    return pairs[0]  # of two kinds: run.sqlite and run.nsys-rep
 
 
 def _existing(path: Path, other: Path | None = None) -> Path:
