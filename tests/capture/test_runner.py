@@ -404,12 +404,18 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
 
 @pytest.mark.parametrize(
     ("target", "host"),
-    [("opt/nsight", "opt/nsight"), ("usr/lib/x86_64-linux-gnu/nsight-systems", "usr/lib/nsight-systems")],
+    [
+        ("opt/nsight/target-linux-x64", "opt/nsight"),
+        ("usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64", "usr/lib/nsight-systems"),
+        ("unpacked/bin", "unpacked/usr/lib/nsight-systems"),
+    ],
 )
 def test_the_importer_is_found_where_packages_put_it(target: str, host: str, tmp_path: Path) -> None:
-    nsys = f"{target}/target-linux-x64/nsys"
+    nsys = f"{target}/nsys"
     importer = f"{host}/host-linux-x64/QdstrmImporter"
-    for name, body in ((nsys, ""), (importer, '#!/bin/sh\ncp "$2" "$4"\n')):
+    of_nsys = tmp_path.joinpath(target).parent / "lib"
+    script = f'#!/bin/sh\ncase "$LD_LIBRARY_PATH" in {of_nsys}*) cp "$2" "$4";; esac\n'
+    for name, body in ((nsys, ""), (importer, script)):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         path.write_text(body)

@@ -236,8 +236,11 @@ _METRICS_FLAG = re.compile(r"^\s+(--gpu-metrics-devices?)=", re.MULTILINE)
 _FUNCTIONS_FLAG = re.compile(r"^\s+(--python-(?:functions-trace|nvtx-annotations))=", re.MULTILINE)
 _QUOTED = re.compile(r"'([a-z0-9-]+)'")
 _IMPORT_S = 1800.0
-# beside nsys in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib
-_IMPORTERS = ("QdstrmImporter", "host-linux-*/QdstrmImporter", "nsight-systems*/host-linux-*/QdstrmImporter")
+# beside nsys in NVIDIA's packages; Debian has nsys under lib/ARCHITECTURE and the importer under lib, also where its
+# packages are unpacked into a folder that begins nsys with a script in bin
+_IMPORTERS = tuple(f"{place}QdstrmImporter" for place in (
+    "", "host-linux-*/", "nsight-systems*/host-linux-*/", "usr/lib/nsight-systems*/host-linux-*/",
+))  # fmt: skip
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -308,7 +311,7 @@ def _features(help_text: str) -> Features:
 
 
 def import_raw(nsys: Path, raw: Path) -> Path:
-    """Turn a .qdstrm, which an nsys without its host part leaves, into a .nsys-rep beside it.
+    """Turn a .qdstrm, which an nsys without its host part leaves, or whose own import failed, into a .nsys-rep beside it.
 
     Raises `TracediffError`: nsys-import-failed.
     """
@@ -316,8 +319,11 @@ def import_raw(nsys: Path, raw: Path) -> Path:
     importer = _importer(nsys)
     said = "its importer (QdstrmImporter) is not installed"
     if importer is not None:
+        # with the libraries that lie beside nsys, as it has them
+        places = (str(nsys.resolve().parent.parent / "lib"), os.environ.get("LD_LIBRARY_PATH"))
+        env = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, places))}
         try:
-            done = children.run([str(importer), "-i", str(raw), "-o", str(report)], _IMPORT_S)
+            done = children.run([str(importer), "-i", str(raw), "-o", str(report)], _IMPORT_S, env=env)
             said = ((done.stderr or done.stdout).strip().splitlines() or ["no message"])[-1]
         except OSError as error:
             said = str(error)
