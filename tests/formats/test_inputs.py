@@ -6,7 +6,8 @@ import pytest
 
 from tests.tiny import ROOT
 from tracediff.errors import TracediffError
-from tracediff.formats.inputs import resolve
+from tracediff.formats.bundle import Manifest, Run, write_manifest
+from tracediff.formats.inputs import resolve, resolve_pair
 
 
 def touch(folder, *names):
@@ -204,6 +205,35 @@ def test_one_run_of_a_bundle_is_a_side_and_so_are_runs_beside_another_manifest(t
 
 def notes(side) -> dict[str, str]:
     return {note.slug: note.message for note in side.notes}
+
+
+def test_a_bundle_says_how_many_of_its_runs_are_there_and_what_holds_an_environment(tmp_path):
+    """Planned are 2 x (2 profiled + 1 control); --until ends earlier, or plans up to `max_runs` pairs."""
+    bundle = tmp_path / "pr"
+    touch(
+        bundle,
+        "runs/1/report.sqlite",
+        "runs/2/report.sqlite",
+        "runs/.3.part/report.nsys-rep",
+        "runs/.3.part/report.json",
+    )
+    runs = [Run(side=side, kind="profiled", folder=f"runs/{name}", status=status, exports=["report.sqlite"][: status == "done"])
+            for side, name, status in (("baseline", 1, "done"), ("candidate", 2, "done"), ("candidate", 3, "failed"))]  # fmt: skip
+
+    def said(**known) -> str:
+        write_manifest(bundle, Manifest(plan={"repeats": 2, "warmup": 0, "controls": 1}, runs=runs, **known))
+        return notes(resolve_pair(str(bundle), None)[0]).get("bundle-unfinished", "")
+
+    raw = "runs/.3.part/report.nsys-rep of a run that broke off holds the environment of its program"
+    then = "tracediff capture PLAN -o pr --resume makes the others"
+    assert said() == f"2 of 6 planned runs are there, and {raw}. {then}"
+    assert said(adaptive={"max_runs": 9, "stopped": None}).startswith("2 of 20 planned runs")
+    assert said(adaptive={"max_runs": 9, "stopped": "changed"}) == ""
+    del runs[1]
+    with pytest.raises(
+        TracediffError, match=r"pr: no finished profiled run of the candidate: 1 of 6 planned"
+    ):
+        said()
 
 
 def test_repeats_in_a_subfolder_are_said_to_be_taken_as_ranks(tmp_path):

@@ -172,7 +172,7 @@ class Flags:
         None, "[default: tracediff-bundle]", name="-o --output", metavar="BUNDLE", type=_PATH
     )
     only_plan: bool = option(False, "Print every command line and run nothing.", name="--plan")
-    resume: bool = option(False, "Go on with a bundle: finished runs are kept.")
+    resume: bool = option(False, "Go on with a bundle: finished runs are kept, others replaced.")
 
     def of_plan(self) -> dict[str, object]:
         """What is said of the plan, by its names there; None where it is not."""

@@ -89,11 +89,12 @@ class BundleRun(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """The finished runs of a bundle. `adaptive`: how `--until` ended; empty without it."""
+    """The finished runs of a bundle. `adaptive`: how `--until` ended; empty without it. `unfinished`: what is missing, in words."""
 
     profiled: Mapping[SideName, tuple[BundleRun, ...]]
     controls: Mapping[SideName, tuple[BundleRun, ...]]
     adaptive: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    unfinished: str = ""
 
     def kpi(self, side: SideName) -> tuple[Path, ...]:
         """The benchmark reports of a side's profiled runs."""
@@ -143,18 +144,38 @@ def read_bundle(path: Path) -> Bundle:
         for kind in ("profiled", "control")
         for side in SIDES
     }
+    unfinished = _unfinished(path, manifest)
     for side in SIDES:
         if not done["profiled", side]:
             raise TracediffError(
                 "bundle-incomplete",
-                f"{path.name}: no finished profiled run of the {side}",
-                fix="tracediff capture ... --resume",
+                f"{path.name}: no finished profiled run of the {side}{unfinished and f': {unfinished}'}",
+                fix=f"tracediff capture PLAN -o {path.name} --resume",
             )
     return Bundle(
         {side: done["profiled", side] for side in SIDES},
         {side: done["control", side] for side in SIDES},
         manifest.adaptive or {},
+        unfinished and f"{unfinished}. tracediff capture PLAN -o {path.name} --resume makes the others",
     )
+
+
+_HOLD_ENVIRONMENT = (".nsys-rep", ".qdstrm", ".sqlite", "_pqtdir")
+
+
+def _unfinished(path: Path, manifest: Manifest) -> str:
+    """How many of the planned runs are there, and what of nsys lies raw in the folders of others; '' where none are missing."""
+    adaptive = manifest.adaptive or {}
+    repeats = adaptive.get("max_runs") or manifest.plan.get("repeats")
+    pairs = [repeats, *(manifest.plan.get(name) for name in ("warmup", "controls"))]
+    planned = 2 * sum(number for number in pairs if isinstance(number, int))
+    done = {Path(run.folder).name for run in manifest.runs if run.status == "done"}
+    if len(done) >= planned or adaptive.get("stopped"):
+        return ""
+    left = [one.relative_to(path) for one in sorted(path.glob("runs/*/report*"))
+            if one.name.endswith(_HOLD_ENVIRONMENT) and one.parent.name not in done]  # fmt: skip
+    raw = f", and {left[0]} of a run that broke off holds the environment of its program" if left else ""
+    return f"{len(done)} of {planned} planned runs are there{raw}"
 
 
 def recorded(bundle: Path) -> list[dict[str, str]]:

@@ -96,13 +96,14 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
             fix="tracediff compare BASELINE CANDIDATE",
         )
     bundle = read_bundle(path)
+    notes = (Note("bundle-unfinished", bundle.unfinished),) if bundle.unfinished else ()
 
     def side(name: SideName) -> SideFiles:
         runs = tuple(
             replace(one_run(run.name, run.exports), traffic=run.traffic.seed if run.traffic else None)
             for run in bundle.profiled[name]
         )
-        return SideFiles(f"{path.resolve().name}/{name}", runs)
+        return SideFiles(f"{path.resolve().name}/{name}", runs, notes=notes)
 
     return side("baseline"), side("candidate"), bundle
 
