@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.run import reduce_sides
-from tracediff.formats.bundle import SIDES, in_turns, recorded
+from tracediff.formats.bundle import SIDES, BundleRun, SideName, in_turns, recorded
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
 from tracediff.formats.selection import Selection
 from tracediff.model import Note
@@ -49,7 +49,8 @@ def compare_request(
     *files, bundle = resolve_pair(os.fspath(request.baseline), word(request.candidate))
     # of a bundle, what trtexec left in the folders of the runs: its benchmark reports are in the manifest
     known = adds if bundle is None else {*adds, "kpi", "latencies", "ncu"}
-    found, notes = _found(files, words if bundle is None else words[:1] * 2, known)
+    controls = bundle.controls if bundle is not None and "latencies" not in adds else {}
+    found, notes = _found(files, words if bundle is None else words[:1] * 2, known, controls)
     files += [resolve(os.fspath(path)) for path in given["noise"]]  # selected as the baseline
     sides = reduce_sides(selected(files, request.selections()), reading, progress, on_started=_ready)
     from tracediff.companions.model import complete
@@ -92,13 +93,17 @@ def _additions(given: dict[str, list[Path]]) -> dict[str, Callable[[Result], Res
 
 
 def _found(
-    files: Sequence[SideFiles], words: Sequence[str], given: Container[str]
+    files: Sequence[SideFiles],
+    words: Sequence[str],
+    given: Container[str],
+    controls: Mapping[SideName, Iterable[BundleRun]],
 ) -> tuple[list[Callable[[Result], Result]], list[Note]]:
-    """The same of what lies in the folders of both sides, but of sections that were `given`; what is left out is noted, and is no error."""
-    from tracediff.companions.files import of_both, within
+    """The same of what lies in the folders of both sides, but of sections that were `given`, and of the `controls` of a bundle; what is left out is noted, and is no error."""
+    from tracediff.companions.files import of_both, unprofiled, within
 
-    sides = (within(side, word, given) for side, word in zip(files, words, strict=True))
-    one, other, notes = of_both(*sides)
+    one, other, notes = of_both(*(
+        within(side, word, given) | unprofiled(controls.get(name, ())) for name, side, word in zip(SIDES, files, words, strict=True)
+    ))  # fmt: skip
     adds = []
     for section in one:
         try:

@@ -71,10 +71,8 @@ def test_a_bundle_is_shared_without_its_owner(bundle: Path, tmp_path: Path) -> N
 def test_benchmark_reports_are_kept_when_asked(bundle: Path, tmp_path: Path) -> None:
     report = scrub_bundle(bundle, tmp_path / "out", keep_kpi=True)
     assert (report.exports, report.left_out) == (2, [])
-    assert [path.name for path in read_bundle(tmp_path / "out").kpi("baseline")] == [
-        "iterations.log",
-        "report.json",
-    ]
+    (run,) = read_bundle(tmp_path / "out").profiled["baseline"]
+    assert [path.name for path in run.kpi] == ["iterations.log", "report.json"]
 
 
 def test_nothing_is_overwritten_and_nothing_left_half_done(bundle: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
@@ -10,7 +11,7 @@ from typing import TypeAlias
 import tracediff
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.errors import TracediffError, UsageError
-from tracediff.formats.bundle import is_bundle
+from tracediff.formats.bundle import BundleRun, is_bundle
 from tracediff.formats.files import missing
 from tracediff.formats.inputs import SideFiles
 from tracediff.formats.recognise import Kind, recognise
@@ -105,6 +106,16 @@ def _known(folder: Path, used: set[Path]) -> Iterator[tuple[Path, Kind]]:
             continue
         if kind is not None and kind.beside:
             yield file, kind
+
+
+def unprofiled(controls: Iterable[BundleRun]) -> Sections:
+    """The latencies that the runs of a bundle without the profiler left."""
+    found: Sections = {}
+    for path in (path for run in controls for path in run.kpi):
+        with suppress(TracediffError, OSError):
+            if (kind := recognise(path)) and kind.beside == "latencies":
+                found.setdefault("latencies", []).append(path)
+    return found
 
 
 def of_both(one: Sections, other: Sections) -> tuple[Sections, Sections, list[Note]]:

@@ -96,10 +96,6 @@ class Bundle(msgspec.Struct, frozen=True):
     adaptive: Mapping[str, Any] = msgspec.field(default_factory=dict)
     unfinished: str = ""
 
-    def kpi(self, side: SideName) -> tuple[Path, ...]:
-        """The benchmark reports of a side's profiled runs."""
-        return tuple(path for run in self.profiled[side] for path in run.kpi)
-
 
 def is_bundle(path: Path) -> bool:
     """Whether a folder is a capture bundle."""

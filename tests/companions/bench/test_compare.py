@@ -26,6 +26,8 @@ from tracediff.companions.bench.render import first
 from tracediff.companions.model import Kpi, KpiRow
 from tracediff.comparison.gates import parse_gate
 from tracediff.formats.bundle import Bundle, BundleRun
+from tracediff.formats.inputs import SideFiles
+from tracediff.session import _found
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "kpi"
 MS = 1e6
@@ -283,6 +285,34 @@ def test_the_profiling_cost_of_a_bundle(profiled, control, told, tmp_path, compa
     bundle = bundle_of(tmp_path, {"baseline": profiled, "baseline-control": control})
     result = with_bundle_kpi(compared("graph_a1", "graph_a2"), bundle)
     assert result.kpi is not None and told in result.kpi.note
+
+
+def test_latencies_of_controls_are_compared_and_what_is_no_report_is_told_once(tmp_path, compared) -> None:
+    """40 latencies a run, 10 us without the profiler and 12 us with it, 2 us more in the candidate."""
+    runs = []
+    for number, latency in enumerate((12, 14, 12, 14, 10, 12)):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        (folder / "lat.csv").write_text("latency_us\n" + f"{latency}\n" * 40)
+        (folder / "notes.txt").write_text("none\n")
+        runs.append(BundleRun(folder.name, (), (folder / "lat.csv", folder / "notes.txt")))
+    profiled = {"baseline": (runs[0], runs[2]), "candidate": (runs[1], runs[3])}
+    controls = {"baseline": (runs[4],), "candidate": (runs[5],)}
+    result, told = compared("graph_a1", "graph_a2"), []
+    with_bundle_kpi(result, Bundle(profiled, controls), told.append)
+    unknown = "was left out: not a report of a benchmark that is known here"
+    assert told == [f"notes.txt of run0 and 5 more runs {unknown}"]
+    told.clear()
+    with_bundle_kpi(result, Bundle(profiled, dict.fromkeys(controls, ())), told.append)
+    assert told == [
+        "lat.csv of run0 and 3 more runs was left out: latencies are compared of runs without a profiler: tracediff capture --controls 2",
+        f"notes.txt of run0 and 3 more runs {unknown}",
+    ]
+    files = [SideFiles(side, ()) for side in controls]
+    (add,), notes = _found(files, ["none", "none"], {"kpi", "latencies"}, controls)
+    latencies = add(result).latencies
+    assert latencies is not None and not notes
+    assert (latencies.step.baseline_ns, latencies.step.delta_ns) == (10_000, 2_000)
 
 
 # Several reports a side

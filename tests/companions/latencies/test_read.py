@@ -203,6 +203,12 @@ def test_a_side_is_files_and_folders(tmp_path):
         put(tmp_path, name, "latency_ms\n1\n")
     assert [file.name for file in read_side([tmp_path])] == ["a.csv", "b.csv"]
     assert [file.name for file in read_side([tmp_path / "b.csv", tmp_path / "a.csv"])] == ["b.csv", "a.csv"]
+    (tmp_path / "again").mkdir()
+    again = (tmp_path / "b.csv").rename(tmp_path / "again/a.csv")
+    assert [file.name for file in read_side([tmp_path / "a.csv", again])] == [
+        f"{tmp_path.name}/a.csv",
+        "again/a.csv",
+    ]
     (tmp_path / "empty").mkdir()
     for path, slug in ((tmp_path / "empty", "latencies-empty-folder"), (tmp_path / "none", "not-a-file")):
         with pytest.raises(TracediffError) as caught:

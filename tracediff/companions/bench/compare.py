@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ import msgspec
 import numpy as np
 
 from tracediff.companions.bench.read import KpiReport, Metric, read
+from tracediff.companions.latencies.read import recognise as are_latencies
 from tracediff.companions.model import Kpi, KpiRow, KpiVerdict
 from tracediff.errors import TracediffError
+from tracediff.formats.bundle import SIDES
 from tracediff.model import Evidence, Note
 from tracediff.model.causes import SURELY
 from tracediff.model.show import ShowFigure, ShowKpi
@@ -272,10 +275,11 @@ def with_bundle_kpi(result: Result, bundle: Bundle, warn: Callable[[str], None] 
     added = _adaptive_note(bundle)
     if added is not None:
         result = msgspec.structs.replace(result, warnings=[*result.warnings, added])
-    baseline, candidate = (_read(bundle.kpi(side), warn) for side in ("baseline", "candidate"))
+    reports = _read(bundle, warn)
+    baseline, candidate = (_of(reports, bundle.profiled[side]) for side in SIDES)
     if baseline and candidate:
         result = with_kpi(result, baseline, candidate)
-    note = _cost_note(bundle, warn)
+    note = _cost_note(bundle, reports)
     if note:
         kpi = result.kpi or Kpi(source_baseline="", source_candidate="", rows=[])
         kpi = msgspec.structs.replace(kpi, note=f"{kpi.note} {note}".strip())
@@ -302,20 +306,35 @@ def _adaptive_note(bundle: Bundle) -> Note | None:
     )
 
 
-def _read(paths: Iterable[Path], warn: Callable[[str], None]) -> list[KpiReport]:
-    reports = []
-    for path in paths:
-        try:
-            reports.append(read(path))
-        except TracediffError as error:
-            warn(f"{path.parent.name}/{path.name} was left out: {error.message}")
+def _read(bundle: Bundle, warn: Callable[[str], None]) -> dict[Path, KpiReport]:
+    """The benchmark reports of all runs. What cannot be read is told once for files of one name; latencies of controls are a section of their own."""
+    reports = {}
+    left_out: dict[tuple[str, str], list[str]] = {}
+    for run in chain(*bundle.profiled.values(), *bundle.controls.values()):
+        for path in run.kpi:
+            try:
+                reports[path] = read(path)
+            except TracediffError as error:
+                why = error.message.removeprefix(f"{path.name}: ")
+                if are_latencies(path):
+                    if any(bundle.controls.values()):
+                        continue
+                    why = "latencies are compared of runs without a profiler: tracediff capture --controls 2"
+                left_out.setdefault((path.name, why), []).append(run.name)
+    for (name, why), runs in left_out.items():
+        more = f" and {len(runs) - 1} more runs" if len(runs) > 1 else ""
+        warn(f"{name} of {runs[0]}{more} was left out: {why}")
     return reports
 
 
-def _cost_note(bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> str:
+def _of(reports: Mapping[Path, KpiReport], runs: Iterable[BundleRun]) -> list[KpiReport]:
+    return [reports[path] for run in runs for path in run.kpi if path in reports]
+
+
+def _cost_note(bundle: Bundle, reports: Mapping[Path, KpiReport]) -> str:
     parts = []
-    for side in ("baseline", "candidate"):
-        times = [_step_times(runs, warn) for runs in (bundle.profiled[side], bundle.controls[side])]
+    for side in SIDES:
+        times = [_step_times(_of(reports, runs)) for runs in (bundle.profiled[side], bundle.controls[side])]
         metric = next((name for name in _STEP_METRICS if all(name in one for one in times)), None)
         if metric is None:
             continue
@@ -332,11 +351,10 @@ def _cost_note(bundle: Bundle, warn: Callable[[str], None] = lambda _: None) -> 
     return f"Cost of profiling: {'; '.join(parts)}." if parts else ""
 
 
-def _step_times(runs: Iterable[BundleRun], warn: Callable[[str], None]) -> dict[str, list[float]]:
+def _step_times(reports: Iterable[KpiReport]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
-    for run in runs:
-        for report in _read(run.kpi, warn):
-            for name, metric in report.metrics.items():
-                if name in _STEP_METRICS:
-                    times.setdefault(name, []).append(metric.value * 1e6)
+    for report in reports:
+        for name, metric in report.metrics.items():
+            if name in _STEP_METRICS:
+                times.setdefault(name, []).append(metric.value * 1e6)
     return times

@@ -130,6 +130,11 @@ def read_side(words: Sequence[str | Path]) -> list[LatencyFile]:
         what = f"{len(files)} files on a side, the most is {MAX_RUNS}"
         raise TracediffError("latencies-empty-folder", what, fix="name the runs of one side")
     read_files = [read(file, said) for file, said in files]
+    if len({file.name for file, _ in files}) < len(files):  # a folder a run
+        read_files = [
+            replace(one, name=f"{file.parent.name}/{one.name}")
+            for one, (file, _) in zip(read_files, files, strict=True)
+        ]
     # a file of numbers alone says nothing of what they are
     named = [file for file in read_files if file.column]
     other = next((file for file in named if quantity(file.column) != quantity(named[0].column)), None)
