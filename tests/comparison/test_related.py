@@ -584,6 +584,12 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         # together fewer of what was called more: some came, and more of others went
         ("kernel_added", 60, [("a", 90, 0, 5), ("b", -50, 16, 7)], ("kernel_time", ("ab",), (16, 12))),
         ("kernel_removed", 60, [("a", 90, 0, 5), ("b", -50, 5, 0)], ("kernel_time", ("ab",), (5, 5))),
+        # 15 launches for 7 take 17 % longer, each of them less: nothing is slower; nor is anything faster where 3 take 40 % less
+        ("kernel_time", 117, [("a", 20, 4, 9), ("b", -3, 3, 6)], ("kernel_added", ("ab",), (7, 15))),
+        ("kernel_time", 60, [("a", -30, 4, 1), ("b", -10, 3, 2)], ("kernel_removed", ("ab",), (7, 3))),
+        # 8 for 6 take 80 % longer, and 6 for 8 60 % less: each of them does
+        ("kernel_time", 180, [("a", 70, 4, 5), ("b", 10, 2, 3)], ("kernel_time", ("ab",), (6, 8))),
+        ("kernel_time", 40, [("a", -50, 4, 3), ("b", -10, 4, 3)], ("kernel_time", ("ab",), (8, 6))),
         # of what went, the counts of all
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", ("ab",), (600, 4))),
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 1, 0)], ("kernel_removed", ("ab",), (601, 0))),
@@ -773,6 +779,25 @@ def test_launches_that_came_or_went_in_a_range_are_no_slower_kernel(after: int, 
     row = kernels(grown, "copy", (50, after), cause="kernel_time", level="exact", differs=True)
     (found,) = of_one_range([row], rows_of(50, after, range="generate"))
     assert (found.cause, found.count) == (cause, (50, after))
+
+
+def test_fewer_kernels_of_a_range_that_take_longer_are_no_kernels_that_went() -> None:
+    """A copy of 15 us went; the other kernel takes 359 more."""
+    went, longer = places([15, 39], [0, 398])
+    rows = [
+        kernels(went, COPY, (1, 0), cause="kernel_removed", level="exact", differs=True),
+        kernels(longer, "index", (1, 1), cause="kernel_time", level="exact", differs=True),
+    ]
+    assert of_one_range(rows, rows_of(2, 1, range="reorder")) == rows
+
+
+def test_kernels_of_a_range_that_replace_others_keep_their_name() -> None:
+    """4 launches of attention went and 44 others came: its launches are no more than they were."""
+    (grown,) = places([100], [180])
+    row = kernels(grown, "flash", (4, 44), cause="kernel_time", level="exact", differs=True)
+    row = replace(row, facts=row.with_facts(match="replaced"))
+    (found,) = of_one_range([row], rows_of(208, 248, range="generate"))
+    assert (found.cause, found.facts.match, found.count) == ("kernel_time", "replaced", (208, 248))
 
 
 def test_other_functions_at_a_place_are_told() -> None:

@@ -1624,6 +1624,17 @@ def test_a_new_synchronisation_is_in_the_title_of_the_kernels_of_its_range() -> 
     )
 
 
+def test_kernels_of_a_range_are_replaced_by_others_of_it_which_a_python_function_names_by_its_class() -> None:
+    launched = m.FindingFacts(launched=m.CallFact("kernels", 208.0, 248.0), match="replaced")
+    kernels = m.Kernels(("flash",), ("gemm", "softmax"))
+    where = {"range": "transformers.generation.utils.Mixin.generate", "kernels": kernels}
+    one = finding("kernel_time", 400.0, where=where, facts=launched)
+    said = "208 -> 248 kernels per step in Mixin.generate, flash replaced by gemm and 1 more kernel"
+    assert named(one) == title(one) == said
+    assert named(finding("host_work", 1.0, where={"range": where["range"]})) == "host work in Mixin.generate"
+    assert named(finding("host_work", 1.0, where={"range": "v1.5.3"})) == "host work in v1.5.3"
+
+
 def test_the_only_kernel_that_a_range_launches_more_often_is_named() -> None:
     """16 of the range's 184 kernels: which they are is told where all are one kernel, not where another changed with it."""
     launched = m.FindingFacts(launched=m.CallFact("kernels", 168.0, 184.0), match="more")

@@ -231,7 +231,16 @@ def with_counts_of_all(one: Candidate) -> Candidate:
 
 
 def _group_of(one: Candidate, every: Sequence[FindingPart], before: float, after: float) -> Candidate:
-    """Kernels with their launches; of which some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several."""
+    """Kernels with their launches; of which some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several.
+
+    Kernels that together take another time for being launched more or less often, and each no longer or no less than before, are so many more or fewer.
+    """
+    judged = one.judged
+    along = bool(before) and (after - before) * judged.delta > 0
+    if one.cause == "kernel_time" and along:
+        longer_each = judged.candidate * before - judged.baseline * after
+        if longer_each * judged.delta <= 0:
+            one = replace(one, cause="kernel_added" if after > before else "kernel_removed")
     if one.cause not in _SIGN or (after - before) * _SIGN[one.cause] > 0:
         both = before and after  # together they are neither new nor gone
         return replace(one, count=(before, after), facts=replace(one.facts, match="") if both else one.facts)
@@ -364,9 +373,12 @@ def of_one_range(candidates: list[Candidate], structure: Sequence[StructureRow])
             and 0 < one.judged.delta / change <= _LAUNCH_NS
         ]
         main = _naming(own)
+        called = main.cause in _NAMING or main.facts.match == "replaced"
+        if not called and sum(one.judged.delta for one in own) * change < 0:
+            continue  # fewer take longer: which are launched is not what changed the time
         named = replace(
             main,
-            cause=main.cause if main.cause in _NAMING else "kernel_added" if change > 0 else "kernel_removed",
+            cause=main.cause if called else "kernel_added" if change > 0 else "kernel_removed",
             where=replace(main.where, range=row.range),
             facts=main.with_facts(launched=CallFact("kernels", row.baseline, row.candidate)),
             count=(row.baseline, row.candidate),

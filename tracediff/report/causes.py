@@ -203,6 +203,7 @@ _COPY = re.compile(r"\[(mem\w+[^\]]*)\]")  # an op that is no kernel
 # What makes up most of a generated name: `vectorized_elementwise_kernel<silu_kernel>` does what its argument says.
 _GENERIC = re.compile(r"elementwise|reduce_kernel|^Kernel\d*$|^device_kernel$")
 _AFFIXES = re.compile(r"^CUDAFunctor(?:OnOther|OnSelf)?_|(?:_kernel(?:_cuda|_impl)?|Functor)$")
+_MODULES = re.compile(r"^(?:[a-z_]\w*\.){2,}(?=\w+\.\w+$)")
 KINDS = {kind: word for word, kind in GROUPS.items()}
 # What waiting for a late rank is, by the kind of the group.
 _LATE = {"pipeline": "bubble", "all-to-all": "uneven", "": "late"}
@@ -336,14 +337,15 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         before, after = (f"{100 * one:.0f}" for one in (facts.early.baseline, facts.early.candidate))
         return say("named_early", before=before, after=after)
     if facts.launched:
-        slots = _both(facts.launched) | {"range": where.range or "", "per": facts.per}
+        slots = _both(facts.launched) | {"range": function_of(where.range or ""), "per": facts.per}
         text, calls = say("count_kernels_in", **slots), facts.synchronised
         if where.kernels and not _several(finding):
             kernel = spoken(where.called)
             # its own count is not that of the range
             own = "" if facts.match in ("more", "fewer") else facts.match
             alone = replace(finding, facts=replace(facts, match=own))
-            text = f"{text}, {_kernels_named(alone, kernel, kernel, [])}"
+            sides = [_first_of(side) for side in _both_sides(where)]
+            text = f"{text}, {_kernels_named(alone, kernel, kernel, sides)}"
         elif mostly := _mostly(finding):
             text = say("named_mostly", what=text, kernel=mostly)
         if calls is None:
@@ -644,13 +646,18 @@ def place_name(place: str) -> str:
     return say("no_range") if place == OUTSIDE else place.removeprefix(f"{OUTSIDE}, ")
 
 
+def function_of(place: str) -> str:
+    """A range in a sentence: of a Python function that nsys calls by all of its modules, its class and its own name."""
+    return _MODULES.sub("", place)
+
+
 def at(place: str) -> str:
     """`in RANGE`; of what lies in none `between A and B`, `between two A`, of what no range is around that."""
     if not place or place == OUTSIDE:
         return say("in_no_range") if place else ""
     around = beside(place)
     if around is None:
-        return say("in_range", range=place)
+        return say("in_range", range=function_of(place))
     one, other = around[0], around[-1]
     return say("between_two", range=one) if len(around) > 1 and one == other else place_name(place)
 

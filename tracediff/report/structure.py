@@ -13,7 +13,7 @@ from tracediff.model import Finding, Kernels, Phase, Result, StructureRow
 from tracediff.model.structure import StructureKind
 from tracediff.report import units, words
 from tracediff.report.amounts import NAME, NAMED
-from tracediff.report.causes import KINDS, brief, is_counted, named
+from tracediff.report.causes import KINDS, brief, function_of, is_counted, named
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.stats.rules import MOSTLY
@@ -257,7 +257,13 @@ def _counts(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
     before, after = units.count(row.baseline), units.count(row.candidate)
     if row.varies:
         before, after = (units.between(*ends) for ends in (row.baseline_values, row.candidate_values))
-    slots = {"before": before, "after": after, "name": row.name, "range": row.range, "per": row.per}
+    slots = {
+        "before": before,
+        "after": after,
+        "name": row.name,
+        "range": function_of(row.range),
+        "per": row.per,
+    }
     if row.kind == "kernel":
         pattern = "new" if not row.baseline else "gone" if not row.candidate else "kernel"
         slots |= {"name": _own(row.name, alike), "launches": units.launches(_size(row))}
