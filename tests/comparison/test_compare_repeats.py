@@ -165,3 +165,12 @@ def test_gc_on_one_side_counts_there(tmp_path):
     assert result.accounting.candidate["gc"] == pytest.approx(40_000)
     assert result.step.delta_ns == pytest.approx(0, abs=1e-6)
     assert result.accounting.delta["gc"] + result.accounting.delta["host_work"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("runs", "one_host"), [(2, False), (3, True)])
+def test_runs_in_turns_are_of_one_host_where_three_a_side_tell_how_far_they_differ(tmp_path, runs, one_host):
+    """With fewer, chance may have given one side the slower runs: they are as any two captures."""
+    sides = runs_of(tmp_path, "b", (100, 101, 99)[:runs]), runs_of(tmp_path, "c", (130, 131, 129)[:runs])
+    in_turns, plain = (compare(*sides, options).observed for options in (ONE_HOST, Options()))
+    assert (in_turns.ci_high_ns < plain.ci_high_ns) is one_host
+    assert in_turns.delta_ns == plain.delta_ns == pytest.approx(30_000, rel=0.02)  # jitter

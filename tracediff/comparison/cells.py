@@ -294,7 +294,7 @@ def measure(
     kernels = kernel_cells(every, frame)
     layers = layer_cells(every, frame, kernels)
     values, layout = cell_table(frame, idle, kernels, layers)
-    one_host = in_turns and min(frame.runs[:2]) >= RUNS_TELL
+    one_host = in_turns and min(frame.runs[:2]) + sum(frame.runs[2:]) >= RUNS_TELL
     speed = None if one_host else host_speed(every, frame)
     cells = len(layout.kinds)
     if speed is not None:
