@@ -192,8 +192,9 @@ def what(result: Result) -> str:
     prose, step = words.page_unit(result), step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
         failed = words.failed(result)
+        lost = failed is not None and failed.name == "complete"  # what is left of a step is none
         return say(
-            "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
+            "checks_lost" if lost else "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
             candidate=candidate, before=prose.time(observed.baseline_ns), after=prose.time(observed.candidate_ns),
         )  # fmt: skip
     change = _change(observed, prose)

@@ -17,6 +17,7 @@ PATTERNS: dict[str, str] = {
     "more_gpu": "; the {step} lasts {length}",
     "identical": "Same with {candidate}: every measured time is identical.",
     "one_capture": "Same with {candidate}: both sides are one capture, and every measured time is identical.",
+    "checks_lost": "Not comparable: {message}.",
     "checks": "Not comparable: {message}. {step}: {before} in {baseline}, {after} in {candidate}.",
     "nothing": "Unclear with {candidate}: nothing that both sides have was measured.",
     "title_typical": "{step} {before} -> {after} ({change})",
