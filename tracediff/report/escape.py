@@ -41,8 +41,8 @@ def neutral(result: Report) -> Report:
         value = getattr(result, one.name)
         with suppress(UnicodeEncodeError):  # half a character
             text = "" if value is msgspec.UNSET else msgspec.json.encode(value).decode()
-            if text.isprintable() and "\\" not in text and "##" not in text:
-                continue  # nearly every field: JSON escapes what is unseen
+            if "\\" not in text and visible(text) == text:
+                continue  # nearly every field: JSON escapes what ends a line
         # A result of the core knows the sections of companions as `Section` alone.
         kind = type(value) if isinstance(value, Section) else one.type
         changed[one.name] = msgspec.convert(_walk(msgspec.to_builtins(value), one.name), kind)
