@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import lzma
 import os
 import platform
 import sqlite3
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from fixtures.builders import TraceBuilder
 from tests.capture.conftest import SECRET
 from tests.capture.stand_ins import StandIns, manifest_of
 from tests.failing import failing
@@ -335,6 +337,25 @@ def test_an_nsys_that_leaves_no_report(
     with pytest.raises(TracediffError, match="capture-run-failed"):
         capture(plan(), tmp_path / "bundle")
     assert manifest_of(tmp_path / "bundle")["runs"][0]["error"]["slug"] == slug
+
+
+@pytest.mark.parametrize(
+    ("preset", "fix"), [("torch", "--nsys-flag=--cuda-flush-interval=1000"), ("any", "a shorter window")]
+)
+def test_an_nsys_that_loses_calls_ends_the_capture_at_its_first_run(
+    preset: str, fix: str, stand_ins: StandIns, tmp_path: Path
+) -> None:
+    """Between the numbers of the last two calls lie 50,000. `any` has the flag by itself."""
+    trace = TraceBuilder().process(100).device(0).thread(100, 1)
+    for number, corr in enumerate((1, 2, 3, 50_004)):
+        trace.api(1, "cudaLaunchKernel", 1000 * number, 1000 * number + 5, corr=corr)
+    packed = tmp_path / "lost.sqlite.xz"
+    packed.write_bytes(lzma.compress(trace.write(tmp_path / "lost.sqlite").read_bytes(), preset=0))
+    (stand_ins.folder / "captures.json").write_text(json.dumps({"baseline": [str(packed)]}))
+    with pytest.raises(TracediffError, match="50,000 of 50,004 by their numbers") as failed:
+        capture(plan(preset=preset), tmp_path / "bundle")
+    assert failed.value.fix.startswith(f"begin a new bundle with {fix};")
+    assert list(statuses(tmp_path / "bundle").values()) == ["failed"]
 
 
 def test_a_qdstrm_is_imported_where_the_importer_is(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import urljoin
@@ -29,6 +29,7 @@ from tracediff.capture.plan import (
 )
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES
+from tracediff.formats.lost import FLUSH
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -118,7 +119,9 @@ def _windowed(text: str, kind: Preset, steps: str | None) -> str:
     return text.replace("{first}", str(first)).replace("{count}", str(last - first))
 
 
-_FLUSH = "--cuda-flush-interval"  # ms; without it nsys 2023.4 lost nearly all calls of programs recorded to their end
+def flushes(words: Iterable[str]) -> bool:
+    """Whether a command says when nsys writes its buffers of CUDA calls."""
+    return any(word.startswith(FLUSH.partition("=")[0]) for word in words)
 
 
 def nsys_flags(
@@ -143,8 +146,8 @@ def nsys_flags(
         # `stop` ignores every window after the first
         end = "repeat" if several else "stop"
         flags += ["-c", "cudaProfilerApi", f"--capture-range-end={end}"]
-    elif features.flush_interval and not any(word.startswith(_FLUSH) for word in extra):
-        flags.append(f"{_FLUSH}=1000")
+    elif features.flush_interval and not flushes(extra):
+        flags.append(FLUSH)
     if features.graph_trace:
         flags.append(f"--cuda-graph-trace={graph_trace}")
     if kind.fork and features.fork_before_exec:

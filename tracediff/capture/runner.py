@@ -33,7 +33,7 @@ import msgspec
 
 import tracediff
 from tracediff.capture import machine
-from tracediff.capture.launch import Launch, launch_of, left_out, profile_url
+from tracediff.capture.launch import Launch, flushes, launch_of, left_out, profile_url
 from tracediff.capture.machine import Nsys, import_raw
 from tracediff.capture.plan import Plan, SidePlan, Slot
 from tracediff.errors import TracediffError
@@ -50,6 +50,9 @@ from tracediff.formats.bundle import (
     write_manifest,
 )
 from tracediff.formats.children import descendants
+from tracediff.formats.contents import looked_into
+from tracediff.formats.files import scratch
+from tracediff.formats.lost import FLUSH, MOST, calls_lost
 from tracediff.formats.reports import export_report
 
 GRACE_S = 20.0  # between asking a process tree to end and killing it; nsys writes its report in it
@@ -489,9 +492,19 @@ class Runner:
             export = export_report(report, folder, report.stem, self.plan.export)
             forget_environment(export)
             run.exports.append(export.name)
+            _need_calls(export, run.command)
             if not self.plan.keep_reports:
                 report.unlink()
         run.reports = [report.name for report in reports if report.exists()]
+
+
+def _need_calls(export: Path, command: Sequence[str]) -> None:
+    """Raise `TracediffError` (cuda-calls-lost) where most calls of a process are not in an export: the runs to come would lose them as well."""
+    with scratch() as folder, looked_into(export, folder) as seen:
+        notes, lost = calls_lost(seen.db, export.name)
+    if lost > MOST:
+        other = "a shorter window" if flushes(command) else f"--nsys-flag={FLUSH}"
+        raise TracediffError(notes[0].slug, notes[0].message, fix=f"begin a new bundle with {other}")
 
 
 def _start(command: list[str], launch: Launch, folder: Path, name: str = "") -> Child:

@@ -16,6 +16,7 @@ from tracediff.comparison.tables import KINDS as SYSTEM
 from tracediff.errors import TracediffError
 from tracediff.execution.ladder import ALIKE, Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
+from tracediff.formats.lost import MOST
 from tracediff.kernels.names import short
 from tracediff.model import Check, Comparability, Note, Said, Stratum, StructureRow
 from tracediff.model.common import CALLS_LOST, SIDES
@@ -291,11 +292,28 @@ def _dropped(sides: Sides) -> Check:
     slugs = ("graph-kernels-missing", "kernels-without-launch", CALLS_LOST)
     lost = [any(note.slug in slugs for part in side.parts for note in part.warnings) for side in sides]
     both = ["some lost" if one else "all recorded" for one in lost]
-    # steps stand on either side of what was lost, unless most of it was; a capture as a whole is of another length without it
-    parts = [part for side in sides for part in side.parts]
-    if any(part.lost > (0 if part.step_rule == WHOLE_CAPTURE else MOSTLY) for part in parts):
+    if any(map(_nothing_left, sides)):
         return _check("complete", both, "calls_lost", "fail")
     return _check("complete", both, "complete" if any(lost) else "")
+
+
+def _nothing_left(side: Side) -> str:
+    """What is said of a capture that lost so many CUDA calls that what is left tells nothing; empty without one.
+
+    Steps stand on either side of what was lost, unless most of it was; a capture as a whole is of another length without it.
+    """
+    for part in side.parts:
+        if part.lost > (0 if part.step_rule == WHOLE_CAPTURE else MOST):
+            return next(note.message for note in part.warnings if note.slug == CALLS_LOST)
+    return ""
+
+
+def need_calls(sides: Sequence[Side]) -> None:
+    """Raise `TracediffError` (cuda-calls-lost) where a capture tells nothing of its program."""
+    if said := next(filter(None, map(_nothing_left, sides)), ""):
+        raise TracediffError(
+            CALLS_LOST, said, fix="leave that run out, or compare what is left with --force", exit_code=4
+        )
 
 
 # Captures that are no repeats.

@@ -36,6 +36,7 @@ from tracediff.comparison.comparability import (
     captures_of_both,
     check,
     how_counted,
+    need_calls,
     need_one_program,
     repeated_captures,
 )
@@ -120,11 +121,13 @@ def compare(
 ) -> Result:
     """Compare two sides; `noise`: repeats of the baseline's program that the noise floor is taken from.
 
-    Raises `TracediffError`: mixed-programs, no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
+    Raises `TracediffError`: cuda-calls-lost, mixed-programs, no-common-strata where no step of one has a counterpart, noise-too-few, no-such-kernel.
     """
     options = options or Options()
     if not options.force:
-        need_one_program([baseline, candidate, *([noise] if noise else [])])
+        given = [baseline, candidate, *([noise] if noise else [])]
+        need_calls(given)
+        need_one_program(given)
     baseline, measured, work = _prepared(baseline, candidate, noise, options)
     strata = build_strata(measured.frame)
     round_of = work.rarest if work and measured.frame.rounds else ""

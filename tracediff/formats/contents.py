@@ -40,7 +40,7 @@ TABLES = {
     "GPU memory usage": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
 }
 _ROW_NUMBERS = 1_000_000  # rows from which the highest row number stands for a count
-_STAGES = ("formats/string", "formats/machine", "formats/contents")
+_STAGES = ("formats/string", "formats/machine", "formats/api_call", "formats/contents")
 
 
 class Seen(msgspec.Struct):

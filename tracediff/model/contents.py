@@ -92,7 +92,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 class Input(msgspec.Struct, frozen=True, kw_only=True):
     """One file or folder.
 
-    `facts`: short words on kinds that hold no trace; `members`: what a folder holds; `warnings`: how a folder was read;
+    `facts`: short words on kinds that hold no trace; `members`: what a folder holds; `warnings`: how a folder was read, what an export lost;
     `next`: commands, with the path as it was given.
     """
 

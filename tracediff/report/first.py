@@ -20,7 +20,7 @@ from tracediff.stats.rules import LITTLE, MOST_RUNS, MOSTLY, OTHER_CPU, PERMUTE
 from tracediff.stats.tests import ALPHA, holm
 
 # What to do about checks that forbid a comparison; of others, of how it was recorded, to record both sides alike.
-_NEXT = {"complete": "next_again", **dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program")}
+_NEXT = dict.fromkeys(("programs", "step_labels", "batch_mix"), "next_program")
 
 
 def headline(result: Result) -> Headline:
@@ -192,9 +192,8 @@ def what(result: Result) -> str:
     prose, step = words.page_unit(result), step_of(result, observed.phase)
     if result.verdict_facts.basis == "checks":
         failed = words.failed(result)
-        lost = failed is not None and failed.name == "complete"  # what is left of a step is none
         return say(
-            "checks_lost" if lost else "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
+            "checks", message=failed.message if failed else "", step=step[:1].upper() + step[1:], baseline=result.inputs.baseline.label,
             candidate=candidate, before=prose.time(observed.baseline_ns), after=prose.time(observed.candidate_ns),
         )  # fmt: skip
     change = _change(observed, prose)

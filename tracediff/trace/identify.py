@@ -20,10 +20,11 @@ from tracediff.formats.bundle import read_bundle
 from tracediff.formats.contents import Seen, looked_into
 from tracediff.formats.files import MOST_RESULT, read_regular, scratch
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
+from tracediff.formats.lost import calls_lost
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
 from tracediff.formats.reports import find_nsys, refuse_no_report
 from tracediff.kernels.names import category
-from tracediff.model import Tool
+from tracediff.model import Note, Tool
 from tracediff.model.contents import Answer, Contents, Input, Inputs, Problem, Steps, Trace
 from tracediff.trace.labels import PRESETS, SOURCES
 
@@ -82,6 +83,7 @@ def _size(path: Path) -> int:
 
 def _known(path: Path, name: str, kind: Kind) -> Input:
     found: Contents | None = None
+    warnings: list[Note] = []
     options, title = "", kind.title
     facts = _facts(path, kind)
     if kind.facts is not None:
@@ -91,12 +93,13 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
     elif kind.side:
         with scratch() as folder, looked_into(path, folder) as seen:
             found = _contents(seen)
+            warnings, _ = calls_lost(seen.db, name)
         title = "an export of Nsight Systems (SQLite)" if kind.slug == "sqlite" else title
     for suffix, program in ((".xz", "xz"), (".gz", "gzip")) if path.is_file() else ():
         if path.name.endswith(suffix):
             title += f", packed with {program}"
     return Input(
-        name=name, kind=kind.slug, title=title, bytes=_size(path), known=True, facts=facts, contents=found,
+        name=name, kind=kind.slug, title=title, bytes=_size(path), known=True, facts=facts, contents=found, warnings=warnings,
         next=_next(_word(path) + options, kind, found),
     )  # fmt: skip
 

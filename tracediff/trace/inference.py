@@ -747,7 +747,7 @@ def infer_steps(capture: Capture) -> Inference:
 
 def _stretches(capture: Capture, pid: int) -> int:
     """How often the profiler stopped to record the calls of a process for a while."""
-    return sum(row[-1] for row in capture.db.execute(sql("trace/call_lost")).fetchall() if row[0] == pid)
+    return sum(row[-1] for row in capture.db.execute(sql("formats/call_lost")).fetchall() if row[0] == pid)
 
 
 def _choose(process: _Process, *, all_events: bool = False) -> Choice:

@@ -20,6 +20,7 @@ from tracediff.arrays import Bools, Hashes, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, release_memory, sql
+from tracediff.formats.lost import FLUSH, calls_lost
 from tracediff.formats.selection import Selection
 from tracediff.kernels.names import is_communication
 from tracediff.model import Note
@@ -302,7 +303,7 @@ def build_timeline(capture: Capture, *, whole_capture: bool = False, with_nodes:
             else capture.recording.gpu_work,
         )
     keys = _keys(capture)
-    warnings, lost = _unrecorded(capture)
+    warnings, lost = calls_lost(capture.db, capture.name)
     if not whole_capture:
         warnings += _ended(capture)
     calls, launches, launch_ids = read_calls(db)
@@ -407,21 +408,6 @@ _LOST = 0.1  # of a process's launches, and of the time that they take; of its s
 _IN_FLIGHT = 10  # launches: of so few the GPU work may not be over when recording stops
 
 
-def _unrecorded(capture: Capture) -> tuple[list[Note], float]:
-    """What is said of processes whose calls were not recorded for a while, and the part of its calls that one lost: a profiler that fails goes on without a word."""
-    found = capture.db.execute(sql("trace/call_lost")).fetchall()
-    notes = [
-        Note(
-            CALLS_LOST,
-            f"{capture.name}: from {start / 1e9:.3f} to {end / 1e9:.3f} s CUDA calls of process {pid} were not recorded, {lost:,} of"
-            f" {calls:,} by their numbers (CUPTI_ACTIVITY_KIND_RUNTIME.correlationId), nor what they launched. Record with"
-            " --cuda-flush-interval=1000, a shorter window, or a newer nsys",
-        )
-        for pid, lost, calls, start, end, _ in found
-    ]
-    return notes, max((lost / calls for _, lost, calls, *_ in found), default=0.0)
-
-
 def _ended(capture: Capture) -> list[Note]:
     """What is said of processes of which some steps make CUDA calls, and all from one on none: what these launched is missing, and no step before it."""
     found = capture.db.execute(sql("trace/call_ended"), [_LOST]).fetchall()
@@ -430,7 +416,7 @@ def _ended(capture: Capture) -> list[Note]:
             CALLS_LOST,
             f"{capture.name}: the last {later:,} of {steps:,} steps of process {pid} begin after its last CUDA call, at {ended / 1e9:.3f} s:"
             " what they called and launched was not recorded. Likely the program ended before CUPTI wrote its buffers"
-            " (nsys --cuda-flush-interval=1000)",
+            f" (nsys {FLUSH})",
         )
         for pid, later, steps, ended in found
     ]

@@ -49,10 +49,5 @@ SELECT counted.* EXCLUDE (name_id), coalesce(string.value, '') AS name FROM coun
 -- call_seen: CUDA calls by process and name.
 --   pid INTEGER; name VARCHAR; calls, start_ns, end_ns BIGINT
 CREATE TABLE call_seen AS
-WITH counted AS (
-    SELECT
-        (globalTid >> 24 & 16777215)::INTEGER AS pid, nameId AS name_id, count(*) AS calls,
-        min("start")::BIGINT AS start_ns, max(coalesce("end", "start"))::BIGINT AS end_ns
-    FROM staged_CUPTI_ACTIVITY_KIND_RUNTIME WHERE "start" IS NOT NULL GROUP BY ALL
-)
-SELECT counted.* EXCLUDE (name_id), coalesce(string.value, '') AS name FROM counted LEFT JOIN string ON string.id = name_id;
+SELECT pid, api AS name, count(*) AS calls, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+FROM api_call LEFT JOIN api_name USING (name) GROUP BY pid, api;

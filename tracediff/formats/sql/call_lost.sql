@@ -1,6 +1,7 @@
--- Of each process, the stretches in which CUDA calls were made and none was recorded. CUPTI numbers all calls of a process one after the other
--- (correlation ids), also those that the profiler leaves out: no stretch without any is longer than 1.4 % of the calls (300 processes, PyTorch,
--- JAX, CUDA C++), nor than 260 times the usual one. Where recording broke off, the longest holds 14 % of them or more, and 5,000 usual ones (9 processes).
+-- Of each process, the one that lost the largest part first, the stretches in which CUDA calls were made and none was recorded. CUPTI numbers
+-- all calls of a process one after the other (correlation ids), also those that the profiler leaves out: no stretch without any is longer than
+-- 1.4 % of the calls (300 processes, PyTorch, JAX, CUDA C++), nor than 260 times the usual one. Where recording broke off, the longest holds 14 %
+-- of them or more, and 5,000 usual ones (9 processes).
 --   pid              INTEGER
 --   lost             BIGINT  calls in these stretches
 --   calls            BIGINT  from the first recorded one to the last
@@ -17,4 +18,4 @@ SELECT pid, sum(gap.past - 1) AS lost, any_value(calls) AS calls, min(start_ns) 
     count(*) AS stretches
 FROM gap JOIN usual USING (pid)
 WHERE gap.past > 0.05 * calls AND gap.past > 1000 * usual.past AND end_ns > start_ns
-GROUP BY pid ORDER BY pid;
+GROUP BY pid ORDER BY sum(gap.past - 1) / any_value(calls) DESC, pid;
