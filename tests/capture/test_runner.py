@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fixtures.builders import TraceBuilder
+from fixtures.builders import BROKEN
 from tests.capture.conftest import SECRET
 from tests.capture.stand_ins import StandIns, manifest_of
 from tests.failing import failing
@@ -345,14 +345,11 @@ def test_an_nsys_that_leaves_no_report(
 def test_an_nsys_that_loses_calls_ends_the_capture_at_its_first_run(
     preset: str, fix: str, stand_ins: StandIns, tmp_path: Path
 ) -> None:
-    """Between the numbers of the last two calls lie 50,000. `any` has the flag by itself."""
-    trace = TraceBuilder().process(100).device(0).thread(100, 1)
-    for number, corr in enumerate((1, 2, 3, 50_004)):
-        trace.api(1, "cudaLaunchKernel", 1000 * number, 1000 * number + 5, corr=corr)
+    """`any` has the flag by itself."""
     packed = tmp_path / "lost.sqlite.xz"
-    packed.write_bytes(lzma.compress(trace.write(tmp_path / "lost.sqlite").read_bytes(), preset=0))
+    packed.write_bytes(lzma.compress(BROKEN["calls_lost"](tmp_path / "lost.sqlite").read_bytes(), preset=0))
     (stand_ins.folder / "captures.json").write_text(json.dumps({"baseline": [str(packed)]}))
-    with pytest.raises(TracediffError, match="50,000 of 50,004 by their numbers") as failed:
+    with pytest.raises(TracediffError, match="of 60,000 by their numbers") as failed:
         capture(plan(preset=preset), tmp_path / "bundle")
     assert failed.value.fix.startswith(f"begin a new bundle with {fix};")
     assert list(statuses(tmp_path / "bundle").values()) == ["failed"]

@@ -225,7 +225,7 @@ def test_a_bundle_says_how_many_of_its_runs_are_there_and_what_holds_an_environm
         return notes(resolve_pair(str(bundle), None)[0]).get("bundle-unfinished", "")
 
     raw = "runs/.3.part/report.nsys-rep of a run that broke off holds the environment of its program"
-    then = "tracediff capture PLAN -o pr --resume makes the others"
+    then = "tracediff capture PLAN -o pr --resume makes the others where it was recorded"
     assert said() == f"2 of 6 planned runs are there, and {raw}. {then}"
     assert said(adaptive={"max_runs": 9, "stopped": None}).startswith("2 of 20 planned runs")
     assert said(adaptive={"max_runs": 9, "stopped": "changed"}) == ""

@@ -3,10 +3,11 @@
 Importing this package lets the core recognise their files; readers are imported where a file may be theirs.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from tracediff.errors import TracediffError
-from tracediff.formats.recognise import Kind, counted, head_of, register, saved_result
+from tracediff.formats.recognise import Kind, counted, head_of, recognise, register, saved_result
 
 _CHECKED = 64 << 20  # bytes of a file of trtexec that is read whole to say what is in it
 
@@ -94,3 +95,11 @@ register((
          facts=_latencies_facts, refusal="latencies-as-side", beside="latencies",
          instead=f"two of them: {_TWO}; beside traces: {_WITH}"),
 ))  # fmt: skip
+
+
+def are_latencies(path: Path) -> bool:
+    """Whether a file holds latencies."""
+    with suppress(TracediffError, OSError):
+        kind = recognise(path)
+        return kind is not None and kind.beside == "latencies"
+    return False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
 import tracediff
+from tracediff.companions import are_latencies
 from tracediff.companions.model import LatencyReport, NcuReport, TrtexecReport
 from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.bundle import BundleRun, is_bundle
@@ -110,12 +110,8 @@ def _known(folder: Path, used: set[Path]) -> Iterator[tuple[Path, Kind]]:
 
 def unprofiled(controls: Iterable[BundleRun]) -> Sections:
     """The latencies that the runs of a bundle without the profiler left."""
-    found: Sections = {}
-    for path in (path for run in controls for path in run.kpi):
-        with suppress(TracediffError, OSError):
-            if (kind := recognise(path)) and kind.beside == "latencies":
-                found.setdefault("latencies", []).append(path)
-    return found
+    found = [path for run in controls for path in run.kpi if are_latencies(path)]
+    return {"latencies": found} if found else {}
 
 
 def of_both(one: Sections, other: Sections) -> tuple[Sections, Sections, list[Note]]:

@@ -252,6 +252,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     phases: list[PhaseCells]
     whole: Estimate  # of the mean over all compared steps
     odd: list[OddRun]  # runs that were left out, for they lie apart
+    one_host: bool  # no host is faster than the other side's
 
     def tested(self, phase: PhaseCells) -> bool:
         """Whether anything may be sure in a phase: beside phases of many steps, one of a few says nothing."""
@@ -304,7 +305,7 @@ def measure(
     hosts: Hosts = "one" if one_host else "unknown" if speed is None else "measured"
     phases, whole = _estimates(frame, table, layout, hosts, _loose(kernels))
     return Measured(
-        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, phases, whole, odd or [],
+        sides, frame, idle.of_sides(2), with_gil, kernels, layers, layout, phases, whole, odd or [], one_host,
     )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def compare(
     system = tables.system(sides, standardised)
     ranges = tables.range_rows(standardised)
     threads = with_changes(
-        tables.threads(standardised), standardised, measured.idle.threads(), in_turns=options.in_turns
+        tables.threads(standardised), standardised, measured.idle.threads(), one_host=measured.one_host
     )
     gaps, gaps_left_out = tables.gap_rows(standardised)
     compared = frame.compared.filter(pl.col("side") < 2)
@@ -237,9 +237,7 @@ def compare(
                 sides,
                 rung_notes(facts.rung) + notes_of(frame) + notes_of_classes(sides),
                 with_gil=with_gil,
-                with_speed=any(
-                    one.typical.sample.hosts == "one" or one.speed is not None for one in measured.phases
-                ),
+                with_speed=measured.one_host or any(one.speed is not None for one in measured.phases),
             ),
             *layer_notes(sides),
         ],

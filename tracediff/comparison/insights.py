@@ -24,7 +24,7 @@ from tracediff.model import Accounting, Finding, KernelRow, RangeRow, RankRow, R
 from tracediff.model.causes import CAUSES, HOST, SURELY
 from tracediff.model.common import SIDES, Insight
 from tracediff.stats.noise import Noise, Sample, estimate
-from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY, RUNS_TELL
+from tracediff.stats.rules import ENOUGH, LEAST, LITTLE, MOSTLY, NEARLY
 
 
 def insights(
@@ -193,11 +193,11 @@ def with_changes(
     standardised: StandardisedMeans,
     launching: Collection[str],
     *,
-    in_turns: bool,
+    one_host: bool,
 ) -> list[ThreadRow]:
     """The rows with interval and level of the change of those that launch nothing and have ranges on both sides.
 
-    Of their work in each run, per compared step; it moves with the speed of the host, which only runs in turns on one machine share.
+    Of their work in each run, per compared step; it moves with the speed of the host, where that is not one.
     """
     mine = [
         row
@@ -208,7 +208,6 @@ def with_changes(
         return list(threads)
     values = standardised.by_run("ranges", "outer_ns", [row.role for row in mine])
     scatter = HOST * np.array([side.mean(axis=0) for side in values])
-    one_host = in_turns and min(map(len, values)) >= RUNS_TELL
     sample = Sample(values, hosts="one" if one_host else "unknown")
     found = estimate(sample, Noise(scatter, np.ones(len(mine), np.bool_)))
     changed = {

@@ -146,13 +146,14 @@ def read_bundle(path: Path) -> Bundle:
             raise TracediffError(
                 "bundle-incomplete",
                 f"{path.name}: no finished profiled run of the {side}{unfinished and f': {unfinished}'}",
-                fix=f"tracediff capture PLAN -o {path.name} --resume",
+                fix=f"tracediff capture PLAN -o {path.name} --resume, where it was recorded",
             )
     return Bundle(
         {side: done["profiled", side] for side in SIDES},
         {side: done["control", side] for side in SIDES},
         manifest.adaptive or {},
-        unfinished and f"{unfinished}. tracediff capture PLAN -o {path.name} --resume makes the others",
+        unfinished
+        and f"{unfinished}. tracediff capture PLAN -o {path.name} --resume makes the others where it was recorded",
     )
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from tracediff.companions import are_latencies
 from tracediff.companions.bench.read import KpiReport, Metric, read
-from tracediff.companions.latencies.read import recognise as are_latencies
 from tracediff.companions.model import Kpi, KpiRow, KpiVerdict
 from tracediff.errors import TracediffError
 from tracediff.formats.bundle import SIDES
