@@ -413,7 +413,7 @@ def test_a_data_type_is_that_of_a_kind_of_kernels_whichever_variant_a_step_takes
 
 
 def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
-    """No kernel is launched in a grid of the other side: 1 + 3 blocks and 4 + 12; those of `early`, 5 and 5, say nothing."""
+    """Of three kernels two have four times the blocks: 1 + 3 and 4 + 12; those of `early`, 5 and 5, say nothing."""
     before, after = [kernel(), kernel("norm", grid=3)], [kernel(grid=4), kernel("norm", grid=12)]
     early = kernel("early", grid=5)
     one, again, other = (
@@ -430,6 +430,16 @@ def test_other_work_is_said_first_and_is_a_check_that_does_not_pass(tmp_path):
         check.message == "4 -> 16 CUDA blocks per step in kernels of both sides: a step may hold other work"
     )
     assert "work" not in [found.name for found in compare(one, again).comparability.checks]
+
+
+@pytest.mark.parametrize(("longer", "found"), [(0, []), (2, [("workload", "", 5, 9)])])
+def test_other_work_is_found_where_every_step_has_another_length(longer, found, tmp_path):
+    """Grids of 1 to 4 in turns, and of 3 to 6: half of the launches have a shape of the other side, and each kernel has 2.5 and 4.5 blocks."""
+    sides = [
+        side(tmp_path / name, 13, lambda at, more=more: [kernel(name, grid=1 + at % 4 + more) for name in ("gemm", "norm")])
+        for name, more in (("short", 0), ("long", longer))
+    ]  # fmt: skip
+    assert [told(row) for row in compare(*sides).structure if row.kind == "workload"] == found
 
 
 @pytest.mark.parametrize("grid", [8, 5])

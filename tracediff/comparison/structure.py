@@ -16,7 +16,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -565,7 +564,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
 
 
 def _workload(of: _Phase) -> Iterator[StructureRow]:
-    """Thread blocks of the kernels that both sides launch as often, where less than half of their launches have a shape of the other side, and these are most launches.
+    """Thread blocks of the kernels that both sides launch as often, where those of most launches have each a tenth more, or each a tenth fewer.
 
     Those of kernels in blocks of other sizes tell nothing: a thread may do more.
     """
@@ -573,28 +572,28 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
     for at, item in enumerate(of.items):
         if item.kind == "grid" and not item.shape.startswith(" x"):  # of which no grid was recorded
             shapes[item.name].append(at)
-    shared = []
-    for every in shapes.values():
-        launches = held.means[:, every].sum(axis=1)
+    every = np.zeros(2)
+    # launches and their blocks, by which side has more blocks in each
+    moved, work = (defaultdict[float, Floats](lambda: np.zeros(2)) for _ in range(2))
+    for rows in shapes.values():
+        launches = held.means[:, rows].sum(axis=1)
+        every += launches
+        grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in rows), strict=True)
         # with fewer launches, blocks are fewer
-        if launches.all() and np.ptp(launches) <= LITTLE * launches.max():
-            shared.append(every)
-    both = {at for every in shared for at in every if held.means[:, at].all()}
-    total, of_both, launched = (
-        held.means[:, list(rows)].sum(axis=1)
-        for rows in (chain.from_iterable(shared), both, chain.from_iterable(shapes.values()))
-    )
-    # kernels that both sides happen to have say nothing of the others
-    if not total.all() or (total < MOSTLY * launched).any() or (of_both >= MOSTLY * total).all():
-        return
-    work = np.zeros(2)
-    for every in shared:
-        grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in every), strict=True)
-        if len(set(blocks)) == 1 and not both.issuperset(every):
-            work += held.means[:, every] @ [math.prod(map(float, grid.split(","))) for grid in grids]
-    before, after = work.tolist()
-    if abs(after - before) > SURELY * max(before, after):
+        if launches.all() and np.ptp(launches) <= LITTLE * launches.max() and len(set(blocks)) == 1:
+            made = held.means[:, rows] @ [math.prod(map(float, grid.split(","))) for grid in grids]
+            way = _way(made / launches)
+            moved[way] += launches
+            work[way] += made
+    way = _way(sum(work.values(), np.zeros(2)))
+    if way and (moved[way] > MOSTLY * every).all():
+        before, after = work[way].tolist()
         yield of.row("workload", baseline=before, candidate=after)
+
+
+def _way(sides: Floats) -> float:
+    """1 where the candidate has a tenth more, -1 where it has a tenth less, else 0."""
+    return float(np.sign(np.diff(sides)[0])) if np.ptp(sides) > LITTLE * sides.max() else 0.0
 
 
 def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
