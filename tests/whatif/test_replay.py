@@ -87,6 +87,18 @@ def test_the_host_runs_a_step_ahead(tmp_path):
     )  # 1 us from a kernel to the next
 
 
+def test_a_kernel_that_begins_late_on_an_idle_gpu_waited_for_no_other(tmp_path):
+    """110 us: 100 us of work, 10 us launch; the kernel runs from 140 to 150. Without the work it follows the one before it by 1 us."""
+
+    def step(trace: TraceBuilder, now: int, number: int) -> int:
+        trace.range(1, "plan", now, now + 100 * US)
+        trace.api(1, "cudaLaunchKernel", now + 100 * US, now + 110 * US, corr=number + 1)
+        trace.kernel(number + 1, now + 140 * US, now + 150 * US)
+        return now + 110 * US
+
+    assert after(loop(step), tmp_path, without=["host_work"]) == ({110}, {11})
+
+
 def test_what_decides_a_step_sums_to_it(tmp_path):
     steps = project(
         reduced(loop(sampled), tmp_path, graph="all"),

@@ -42,7 +42,7 @@ STRETCHES = 4
 _FEW = 0.1  # quantile that stands for the shortest delay of a kind
 # Where a capture shows no delay of a kind: ns on an H200.
 _QUEUE_NS, _NODE_NS, _LAUNCH_NS, _RETURN_NS, _SYNC_NS = 1_000, 500, 5_000, 5_000, 3_000
-_AHEAD_NS = 20_000  # launched so long before it began, an op waited for its stream
+_AHEAD_NS = 20_000  # launched so long before it began, and before the one before it had ended, an op waited for its stream
 _LATE_NS = 3_000  # beyond what launch and stream explain: something else was awaited
 _CROSS_NS, _CROSS_SURE_NS = 5_000, 2_000  # after an op of another stream
 _NEVER = np.iinfo(np.int64).max
@@ -343,7 +343,7 @@ class _Stretch:
         node = ops["later"].astype(np.bool_) & queued
         same = node & (ops["launch"][before] == ops["launch"])
         api = np.append(self.timeline.launches.api, -1)[ops["launch"]]
-        ahead = launched & (lag > _AHEAD_NS) & queued & (gap >= 0)
+        ahead = launched & (lag > np.maximum(_AHEAD_NS, gap)) & queued & (gap >= 0)
         least_gap = np.where(same, _least(gap[same], _NODE_NS), _least(gap[ahead & ~same], _QUEUE_NS))
         least_gap = np.minimum(least_gap, np.maximum(gap, 0))
         least_lag = np.full(size, _LAUNCH_NS)
