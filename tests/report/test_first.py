@@ -1271,6 +1271,17 @@ def test_rare_steps_are_a_part_of_all_steps() -> None:
     assert note.startswith("It is long in 0.3 % -> 11 % of the steps;")
 
 
+def test_what_a_typical_step_has_of_a_cause_in_rare_steps_is_not_said_to_be_in_these() -> None:
+    rare = finding("gc", 50.0, part="tail", **SCHEDULE)
+    for own, said in (
+        (50.0, "+50.0 us: Python GC in _schedule, in rare steps."),
+        (20.0, "+20.0 us of it: Python GC in _schedule."),
+    ):
+        part = ObservedPart(rare.rank, own * US, own / 92)
+        observed = msgspec.structs.replace(seen(1_000, 1_092, 8), parts=[part])
+        assert headline(result("regressed", observed, rare)).why == said
+
+
 def test_in_how_many_runs_a_cause_holds() -> None:
     one = result("regressed", seen(1_000, 1_092, 8))
     for held, said in ((m.Held(5, 5), "in 5 of 5 runs"), (m.Held(5, 1), "in 1 of 5 runs")):

@@ -319,13 +319,19 @@ def _title(result: Result, change: str) -> str:
     )  # fmt: skip
 
 
-def _pattern(one: ObservedPart, finding: Finding, *, whole: bool) -> str:
+def _in_rare_steps(result: Result, one: ObservedPart, finding: Finding) -> bool:
+    """Whether a part is what rare steps add, not what a typical step has of their cause."""
+    return finding.part == "tail" and (result.observed.of != "typical" or one.delta_ns == finding.delta_ns)
+
+
+def _pattern(result: Result, one: ObservedPart, finding: Finding, *, whole: bool) -> str:
     """The pattern of a part of the change; whole: it is as large as the change."""
     if finding.facts.waited_for:
         return "beside_rank"
     if one.share <= 0:
         return "against" if one.share else "of_phase"
-    return "part" if finding.part != "tail" and (one.share <= 1 or whole) else "beside"
+    rare = _in_rare_steps(result, one, finding)
+    return "part" if not rare and (one.share <= 1 or whole) else "beside"
 
 
 def _called(result: Result, one: ObservedPart, finding: Finding, names: Counter[str]) -> str:
@@ -336,7 +342,7 @@ def _called(result: Result, one: ObservedPart, finding: Finding, names: Counter[
             cause = say("on_rank", cause=cause, rank=f"{where.rank}")
         elif names[cause] > 1 and where.thread:
             cause = say("on_thread", cause=cause, thread=the_thread(where.thread))
-    if finding.part == "tail":
+    if _in_rare_steps(result, one, finding):
         cause = say("in_rare_steps", what=cause)
     if one.delta_ns == finding.delta_ns and (opposed := words.opposed(finding, result)):
         bracketed = cause.endswith(")") and " (" in cause  # not operator()
@@ -357,7 +363,7 @@ def why(result: Result) -> str:
     names = Counter(named(finding) for _, finding in parts)
     for one, finding in parts:
         cause, change = _called(result, one, finding, names), prose.delta(one.delta_ns)
-        pattern = _pattern(one, finding, whole=change == prose.delta(observed.delta_ns))
+        pattern = _pattern(result, one, finding, whole=change == prose.delta(observed.delta_ns))
         if finding.level == "within_noise":
             unsure.append(f"{cause} ({change})")
         elif pattern == "against":
