@@ -290,6 +290,7 @@ def outcomes(made: list[Point], *gates: str, recent: int = 10) -> tuple[int, lis
     parsed = [parse_gate(text) for text in gates]
     found = analyse(kept(made), NO_GIT, asked=[one.measure for one in parsed])
     said = judge(found, parsed, recent)
+    assert all(judged(found, one) for one in said)  # each has a sentence
     return exit_code(said), [(one.outcome, one.reason, one.measure) for one in said]
 
 
@@ -312,6 +313,10 @@ def test_the_newest_point_alone_cannot_be_told():
         values[59, 0] += 5e4
 
     assert outcomes(history(seed=2, plant=last)) == (4, [("inconclusive", "stands_out", "generation")])
+    found = analyse(kept(history(seed=2, plant=last)), NO_GIT)
+    assert " is +50.2 us (+5.0 %) beyond the points before it" in judged(
+        found, judge(found)[0]
+    )  # 50 us, and its scatter
 
 
 def on_other(made: list[Point], *at: int) -> list[Point]:

@@ -300,7 +300,7 @@ def _reason(history: History, one: Judged) -> str:
     if standing := one.standing:
         unit, base = standing.unit, standing.baseline
         if standing.stands_out is not None:
-            slots["beyond"] = size(standing.stands_out, standing.last - standing.stands_out, unit)
+            slots["size"] = size(standing.stands_out, standing.last - standing.stands_out, unit)
         if one.limit is not None and base is not None:
             slots |= {
                 "size": size(standing.delta, base, unit),
