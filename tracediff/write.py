@@ -19,6 +19,8 @@ def special(path: Path) -> bool:
 
 def check_output(path: Path, force: bool) -> None:
     """Raise now where a file cannot be written: it is a folder, its folder is not there, or it is and `force` does not say that it may go."""
+    if path == Path("-"):
+        raise TracediffError("output-not-writable", "- names no file", fix="/dev/stdout is standard output")
     if path.is_dir():
         raise TracediffError("output-is-folder", f"{path} is a folder", fix="name a file inside it")
     _check_parent(path)

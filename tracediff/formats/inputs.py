@@ -93,7 +93,7 @@ def resolve_pair(baseline: str, candidate: str | None) -> tuple[SideFiles, SideF
         raise UsageError(
             "candidate-missing",
             f"{baseline}: only a capture bundle can be compared alone",
-            fix="tracediff compare BASELINE CANDIDATE",
+            fix="give two: BASELINE CANDIDATE",
         )
     bundle = read_bundle(path)
     notes = (Note("bundle-unfinished", bundle.unfinished),) if bundle.unfinished else ()
