@@ -236,6 +236,13 @@ def test_a_bundle_says_how_many_of_its_runs_are_there_and_what_holds_an_environm
         said()
 
 
+def test_a_link_to_nothing_is_not_what_was_meant(tmp_path):
+    (tmp_path / "a.sqlite").symlink_to("gone")
+    with pytest.raises(TracediffError) as refused:
+        resolve(str(tmp_path / "a.sqlite"))
+    assert (refused.value.slug, refused.value.fix) == ("not-a-file", "check the path")
+
+
 def test_repeats_in_a_subfolder_are_said_to_be_taken_as_ranks(tmp_path):
     side = resolve(str(touch(tmp_path / "par", "main/a1.sqlite", "main/a2.sqlite", "main/a3.sqlite")))
     assert runs(side) == {"main": ["a1.sqlite", "a2.sqlite", "a3.sqlite"]}

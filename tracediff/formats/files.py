@@ -223,7 +223,9 @@ def missing(path: Path, given: Path | None = None) -> TracediffError:
 
     names: list[str] = []
     with contextlib.suppress(OSError):
-        names = [one.name for one in islice(os.scandir(path.parent), _NAMES) if Path(one.path) != given]
+        names = [
+            one.name for one in islice(os.scandir(path.parent), _NAMES) if Path(one.path) not in (given, path)
+        ]
     near = sorted((-likeness(name), name) for name in names)[:2]
     meant = " or ".join(str(path.with_name(name)) for apart, name in near if -apart >= _ALIKE)
     return TracediffError(
