@@ -225,7 +225,7 @@ Enough = Callable[[Sequence[Pair]], tuple[dict[str, Any], str | None]]
 class Runner:
     """Runs the schedule of a plan into a folder.
 
-    `report`: told how each run goes. `prepare`: called before anything of a side is recorded or run, once the bundle can be written.
+    `report`: told how each run goes, `note`: what is wrong with one that goes on. `prepare`: called before anything of a side is recorded or run, once the bundle can be written.
     `enough`: asked after every pair once `plan.repeats` are made, where plan.until is set.
     """
 
@@ -235,6 +235,7 @@ class Runner:
     env: Mapping[str, str]
     clock: Callable[[], float] = time.time
     report: Report = lambda slot, what: None
+    note: Callable[[str], None] = lambda text: None
     prepare: Callable[[], None] = lambda: None
     enough: Enough | None = None
     _data: Manifest = field(init=False)
@@ -492,19 +493,21 @@ class Runner:
             export = export_report(report, folder, report.stem, self.plan.export)
             forget_environment(export)
             run.exports.append(export.name)
-            _need_calls(export, run.command)
+            self._need_calls(export, run.command)
             if not self.plan.keep_reports:
                 report.unlink()
         run.reports = [report.name for report in reports if report.exists()]
 
-
-def _need_calls(export: Path, command: Sequence[str]) -> None:
-    """Raise `TracediffError` (cuda-calls-lost) where most calls of a process are not in an export: the runs to come would lose them as well."""
-    with scratch() as folder, looked_into(export, folder) as seen:
-        notes, lost = calls_lost(seen.db, export.name)
-    if lost > MOST:
-        other = "a shorter window" if flushes(command) else f"--nsys-flag={FLUSH}"
-        raise TracediffError(notes[0].slug, notes[0].message, fix=f"begin a new bundle with {other}")
+    def _need_calls(self, export: Path, command: Sequence[str]) -> None:
+        """Look for most calls of a process in an export; the runs to come would lose them as well. Raises `TracediffError` (cuda-calls-lost) where a flag may help."""
+        with scratch() as folder, looked_into(export, folder) as seen:
+            notes, lost = calls_lost(seen.db, export.name)
+        if lost <= MOST:
+            return
+        if not flushes(command):
+            fix = f"begin a new bundle with --nsys-flag={FLUSH}"
+            raise TracediffError(notes[0].slug, notes[0].message, fix=fix)
+        self.note(f"warning: {notes[0].message}")
 
 
 def _start(command: list[str], launch: Launch, folder: Path, name: str = "") -> Child:

@@ -245,7 +245,7 @@ def capture(plan_file: Path | None, flags: Flags) -> None:
     with _Progress(plan) as progress:
         enough = Adaptive(plan.until, plan.max_runs, progress.note, Reduced()) if plan.until else None
         runner = Runner(
-            plan, bundle, nsys, os.environ, report=progress.slot, enough=enough,
+            plan, bundle, nsys, os.environ, report=progress.slot, note=progress.note, enough=enough,
             prepare=lambda: check_out(plan, bundle, folder, progress.note),
         )  # fmt: skip
         manifest = runner.run(resume=flags.resume)
