@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.swapping import plain, swapped
 from tests.tiny import STEP, label, reduced
-from tracediff.comparison.structure import data_type
+from tracediff.comparison.structure import _way, data_type
 from tracediff.execution.sides import Run, Side
 from tracediff.model import StructureRow
 from tracediff.report.structure import sentence
@@ -440,6 +441,14 @@ def test_other_work_is_found_where_every_step_has_another_length(longer, found, 
         for name, more in (("short", 0), ("long", longer))
     ]  # fmt: skip
     assert [told(row) for row in compare(*sides).structure if row.kind == "workload"] == found
+
+
+@pytest.mark.parametrize(
+    ("sides", "way"), [((10, 11.2), 1), ((11.2, 10), -1), ((3.7, 0.9 * 3.7), 0), ((0.9 * 3.7, 3.7), 0)]
+)
+def test_a_side_has_more_by_more_than_a_tenth_whatever_the_last_bit(sides, way):
+    """3.7 - 0.9 * 3.7 is more than 0.1 * 3.7 by the last bit."""
+    assert _way(np.array(sides)) == way
 
 
 @pytest.mark.parametrize("grid", [8, 5])

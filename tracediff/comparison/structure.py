@@ -593,7 +593,8 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
 
 def _way(sides: Floats) -> float:
     """1 where the candidate has a tenth more, -1 where it has a tenth less, else 0."""
-    return float(np.sign(np.diff(sides)[0])) if np.ptp(sides) > LITTLE * sides.max() else 0.0
+    change = round(float(np.diff(sides)[0]) / max(sides.max(), 1.0), 9)  # a tenth is one from either side
+    return math.copysign(1.0, change) if abs(change) > LITTLE else 0.0
 
 
 def _waits_for_all(held: Held, ahead: int, place: dict[_Item, int]) -> bool:
