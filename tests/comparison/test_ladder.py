@@ -363,6 +363,20 @@ def test_show_of_a_capture_without_steps_is_of_all_of_it(tmp_path):
     assert "steps-not-found" in [note.slug for note in report.warnings]
 
 
+@pytest.mark.parametrize(
+    ("once", "same"), [((1, 1), True), ((1, 0.5), False), ((2, 2), False), ((2, 1), False)]
+)
+def test_steps_of_more_work_are_the_same_thing_where_what_comes_once_comes_once(once, same):
+    """A check of guesses in each step, of 4 guesses and of 8: half as much work again, log 1.5 is 0.41. One kernel alone is no sign."""
+    sides = [
+        {"gemm": (gemms, 90.0), "sum": (checks, 5.0), "scan": (checks, 5.0)}
+        for gemms, checks in zip((8, 12), once, strict=True)
+    ]
+    found = shared(*sides)
+    assert not shared(*({"gemm": side["gemm"], "sum": side["sum"]} for side in sides)).alike
+    assert (found.ratio, found.holds, found.alike) == (pytest.approx(1.5), True, same)
+
+
 def test_what_two_sides_share_by_hand():
     """gemm 10 -> 30 and norm 20 -> 60 tell a ratio of 3; init, once on both sides, is 1 % of the time and no anchor."""
     one = {"gemm": (10.0, 600.0), "norm": (20.0, 390.0), "init": (1.0, 10.0)}

@@ -5,6 +5,7 @@ Kernels are taken together by their normalised names, because libraries choose v
 | work ratio | the time-weighted median ratio of the launches of the kernels that both sides have |
 | anchors | shared kernels whose ratio is within 2 % of it |
 | rounds | launches of the rarest anchor: how often the program did what it does over and over |
+| once | of the kernels that a step of either side launches once, the part of which both do. Four of four where a draft model guesses eight tokens for four; none or one of six where a step is another thing |
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from tracediff.accounting.reduction import Reduction
 
 NEAR = 0.02  # log ratio: kernels this close to the work ratio are launched as the work is
-HOLDS = 0.5  # of the time of the shared kernels is in anchors, or there is no work ratio
+HOLDS = 0.5  # of the time of the shared kernels is in anchors, or there is no work ratio; of what a step launches once, both sides do
 ALIKE = 0.2  # log ratio of the launches per step: within it, steps of two rules are the same thing
 _START = 0.005  # of the anchors' time: what is launched more rarely than the program repeats
-_LEAST = 2  # rounds of each side
+_LEAST = 2  # rounds of each side, and kernels that come once
 _SOME = 10  # steps of each side: fewer are as many by chance
 
 Launched = dict[str, tuple[float, float]]  # normalised name -> launches, and their ns
@@ -41,6 +42,7 @@ class Shared(msgspec.Struct, frozen=True):
     """
 
     ratio: float
+    once: float
     held: float
     anchored: tuple[float, float]
     rarest: str
@@ -53,8 +55,8 @@ class Shared(msgspec.Struct, frozen=True):
 
     @property
     def alike(self) -> bool:
-        """Whether a step of one side holds the work of a step of the other, where the ratio holds."""
-        return abs(math.log(self.ratio)) <= ALIKE
+        """Whether a step of one side is what a step of the other is, where the ratio holds: as much work, or what comes once comes once."""
+        return abs(math.log(self.ratio)) <= ALIKE or self.once >= HOLDS
 
 
 def graphs_apart(sides: Sequence[Sequence[Reduction]]) -> bool:
@@ -123,8 +125,13 @@ def shared(baseline: Launched, candidate: Launched) -> Shared | None:
             rarest = name
             break
     counts = baseline[rarest][0], candidate[rarest][0]
+    one, other = (
+        {name for name, (count, _) in side.items() if abs(math.log(count)) <= NEAR}
+        for side in (baseline, candidate)
+    )
     return Shared(
         math.exp(middle),
+        len(one & other) / len(one | other) if len(one & other) >= _LEAST else 0.0,
         of_anchors / sum(time.values()) if half else 1.0,
         (
             sum(baseline[name][1] for name in anchors) / total[0],
