@@ -268,7 +268,8 @@ def _to_graphs(graph: EventGraph, names: Sequence[str], lag: Ints, cause: Causes
     own = np.flatnonzero(graph.kind == OWN)
     following = dict(zip(graph.source[own].tolist(), own.tolist(), strict=True))
     into = dict(zip(graph.target[own].tolist(), own.tolist(), strict=True))
-    total = 0
+    by_op, waits = np.argsort(graph.op, kind="stable"), np.flatnonzero(graph.kind == GIL)
+    sorted_ops, total = graph.op[by_op], 0
     for head in (point for point in following if point not in into):
         group: list[int] = []  # edges of the thread from the first launch on
         ops: list[int] = []
@@ -286,7 +287,11 @@ def _to_graphs(graph: EventGraph, names: Sequence[str], lag: Ints, cause: Causes
                 or (alone and mine[0] in starts)
             )
             if ends:
-                total += _one_launch(graph, lag, cause, group[:last], ops) if len(ops) >= _FEWEST else 0
+                if len(ops) >= _FEWEST:
+                    places = np.searchsorted(sorted_ops, np.array(ops)[:, None] + (0, 1)).tolist()
+                    among = np.concatenate([by_op[low:high] for low, high in places])
+                    _one_launch(graph, lag, cause, group[:last], ops, among, waits)
+                    total += len(ops)
                 group, ops, last = [], [], 0
             if edge is not None and (alone or ops):
                 group.append(edge)
@@ -301,24 +306,24 @@ def _copies(name: str) -> bool:
     return "memcpy" in name.lower() and "device-to-device" not in name.lower()
 
 
-def _one_launch(graph: EventGraph, lag: Ints, cause: Causes, edges: list[int], ops: list[int]) -> int:
+def _one_launch(
+    graph: EventGraph, lag: Ints, cause: Causes, edges: list[int], ops: list[int], among: Ints, waits: Ints
+) -> None:
+    """Make one launch of the edges of a thread. among: the edges of its ops; waits: those of all waits for the GIL."""
     took = GRAPH_LAUNCH_NS + GRAPH_NODE_NS * len(ops)
     keeps = np.array(edges)[graph.cause[edges] != CAUSE["gc"]]
     lag[keeps] = 0
     lag[edges[0]] = took
-    points = graph.target[edges]
-    lag[np.isin(graph.target, points) & (graph.kind == GIL)] = DROPPED
-    among = np.isin(graph.op, ops)
-    launch = among & (graph.kind == LAUNCH)
-    lag[launch & (graph.op != ops[0])] = DROPPED
-    first = np.flatnonzero(launch & (graph.op == ops[0]))
+    lag[waits[np.isin(graph.target[waits], graph.target[edges])]] = DROPPED
+    kind, later = graph.kind[among], graph.op[among] != ops[0]
+    lag[among[(kind == LAUNCH) & later]] = DROPPED
+    first = among[(kind == LAUNCH) & ~later]
     lag[first] = np.where(
         graph.source[first] == graph.source[edges[0]], took, np.minimum(lag[first], GRAPH_GAP_NS)
     )
-    queue = among & (graph.kind == QUEUE) & (graph.op != ops[0])
+    queue = among[(kind == QUEUE) & later]
     lag[queue] = np.minimum(lag[queue], GRAPH_GAP_NS)
-    cause[among & np.isin(graph.kind, (QUEUE, CROSS)) & (graph.op != ops[0])] = CAUSE["graph_internal"]
-    return len(ops)
+    cause[among[np.isin(kind, (QUEUE, CROSS)) & later]] = CAUSE["graph_internal"]
 
 
 def _run_ahead(graph: EventGraph, lag: Ints, source: Index) -> int:
