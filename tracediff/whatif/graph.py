@@ -39,7 +39,7 @@ CAUSE = {name: number for number, name in enumerate(CATEGORIES)}
 # of an export; of a longer capture some stretches of successive steps
 MOST_OPS = {"all": 120_000, "some": 20_000}
 STRETCHES = 4
-_FEW = 0.1  # quantile that stands for the shortest delay of a kind
+_FEW, _LEAST = 0.1, 4  # quantile that stands for the shortest delay of a kind; ops that show one of a stream
 # Where a capture shows no delay of a kind: ns on an H200.
 _QUEUE_NS, _NODE_NS, _LAUNCH_NS, _RETURN_NS, _SYNC_NS = 1_000, 500, 5_000, 5_000, 3_000
 _AHEAD_NS = 20_000  # launched so long before it began, and before the one before it had ended, an op waited for its stream
@@ -343,8 +343,9 @@ class _Stretch:
         node = ops["later"].astype(np.bool_) & queued
         same = node & (ops["launch"][before] == ops["launch"])
         api = np.append(self.timeline.launches.api, -1)[ops["launch"]]
-        ahead = launched & (lag > np.maximum(_AHEAD_NS, gap)) & queued & (gap >= 0)
-        least_gap = np.where(same, _least(gap[same], _NODE_NS), _least(gap[ahead & ~same], _QUEUE_NS))
+        ahead = launched & (lag > np.maximum(_AHEAD_NS, gap)) & queued & (gap >= 0) & ~same
+        queue_ns = _least(gap[ahead], _QUEUE_NS) if ahead.sum() >= _LEAST else _QUEUE_NS
+        least_gap = np.where(same, _least(gap[same], _NODE_NS), queue_ns)
         least_gap = np.minimum(least_gap, np.maximum(gap, 0))
         least_lag = np.full(size, _LAUNCH_NS)
         # the stream was idle when it was launched
