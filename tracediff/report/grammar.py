@@ -368,7 +368,7 @@ PATTERNS: dict[str, str] = {
     "name_kernel_removed_removed": "the removed kernel {kernel}",
     "name_kernel_removed_fewer": "{before} fewer launches of {kernel}",
     "name_bubble": "bubble of the pipeline in {kernel}, most of it waiting for rank {rank}",
-    "name_uneven": "waiting for rank {rank} in the all-to-all {kernel}",
+    "name_uneven": "waiting for rank {rank} in the all-to-all of {kernel}",
     "name_late": "waiting for rank {rank} in {kernel}",
     "replaced_by": "{before} replaced by {after}",
     "per_unit": "{before} -> {after} per {unit}",
