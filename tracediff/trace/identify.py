@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 import tracediff
 from tracediff.errors import TracediffError
@@ -20,7 +21,7 @@ from tracediff.formats.bundle import read_bundle
 from tracediff.formats.contents import Seen, looked_into
 from tracediff.formats.files import MOST_RESULT, read_regular, scratch
 from tracediff.formats.inputs import count_kinds, held, resolve, split_label
-from tracediff.formats.lost import calls_lost
+from tracediff.formats.lost import MOST, calls_lost
 from tracediff.formats.recognise import Kind, counted, head_of, recognise, report_version
 from tracediff.formats.reports import find_nsys, refuse_no_report
 from tracediff.kernels.names import category
@@ -93,7 +94,9 @@ def _known(path: Path, name: str, kind: Kind) -> Input:
     elif kind.side:
         with scratch() as folder, looked_into(path, folder) as seen:
             found = _contents(seen)
-            warnings, _ = calls_lost(seen.db, name)
+            warnings, lost = calls_lost(seen.db, name)
+        if lost > MOST:
+            found = replace(found, answers=[Answer(_STEPS, False, "most CUDA calls were not recorded")])
         title = "an export of Nsight Systems (SQLite)" if kind.slug == "sqlite" else title
     for suffix, program in ((".xz", "xz"), (".gz", "gzip")) if path.is_file() else ():
         if path.name.endswith(suffix):
@@ -192,6 +195,7 @@ def _other_folder(path: Path, name: str, found: dict[Kind, list[Path]]) -> Input
 
 _GC_FLAG = "-t nvtx, with the program labelling its collections (TensorRT-LLM: TLLM_PROFILE_RECORD_GC=1; docs/record.md)"
 _INSIDE = "kernels inside CUDA graphs"
+_STEPS = "time per step, closed accounting"
 _CUDA = "-t cuda"
 # Kind of trace -> (what is counted, what of nsys profile records it). Flags of 2024.6 and newer behind "or".
 _TRACES = {
@@ -292,7 +296,7 @@ def _answers(seen: Seen, traces: dict[str, Trace], steps: Steps | None, launches
     if launches and has["kernels"] and not has[_INSIDE]:
         table = Answer("kernel table", True, "without the kernels of CUDA graphs")
     answers = [
-        needs("time per step, closed accounting", "kernels", "CUDA calls", reason=labelled),
+        needs(_STEPS, "kernels", "CUDA calls", reason=labelled),
         table,
         Answer("phases (context, generation)", phases,
                "the labels say the requests" if phases else "no labels that say the requests"),
