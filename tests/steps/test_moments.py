@@ -20,6 +20,7 @@ from tracediff.execution.sides import Reading, Run, Side
 from tracediff.formats.inputs import resolve
 from tracediff.model import Finding, Result
 from tracediff.query.tables import Tables
+from tracediff.steps import sample
 
 US, MS = 1_000, 1_000_000
 
@@ -132,6 +133,37 @@ def test_kernels_that_replaced_another_are_pointed_at_and_not_what_both_sides_la
     (found,) = [one for one in compare(*sides).findings if one.facts.match == "replaced"]
     lasting = [(one.side, one.end_ns - one.start_ns) for one in found.evidence.moments]
     assert lasting == [("candidate", 50 * US), ("baseline", 40 * US)]
+
+
+@pytest.mark.parametrize("kept", [8_000, 0])
+def test_kernels_that_a_range_launches_are_shown_in_it(tmp_path, monkeypatch, kept) -> None:
+    """gemm and norm at 10 and 40 us of each step in `encode`, and again at 110 and 140 us in `check`: 20 us each, also where events were merged.
+
+    Where the idle time has too many pieces the ops are held all the same.
+    """
+    monkeypatch.setattr(sample, "MOST_EVENTS", 0)
+    monkeypatch.setattr(sample, "MOST_ALIGNED", {"gpu": 4, "idle": kept})
+
+    def side(name: str, ranges: dict[str, int]) -> Side:
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(13):
+            now = number * MS
+            trace.range(1, label(number), now, now + 900 * US)
+            for place, at in ranges.items() if number < 12 else ():
+                begin, corr = now + at * US, 1000 * number + at
+                trace.range(1, place, begin - 5 * US, begin + 60 * US)
+                for nth, kernel in enumerate((f"gemm_{kept}", "norm")):
+                    start = begin + 30 * US * nth
+                    trace.api(1, "cudaLaunchKernel", start - 2 * US, start - US, corr=corr + nth)
+                    trace.kernel(corr + nth, start, start + 20 * US, kernel)
+        (tmp_path / name).mkdir()
+        return Side(name, [Run(name, [reduced(trace, tmp_path / name, keep=True)])])
+
+    both = side("one", {"encode": 10}), side("two", {"encode": 10, "check": 110})
+    found = next(one for one in compare(*both).findings if one.where.range == "check")
+    moment = next(one for one in found.evidence.moments if one.side == "candidate")
+    assert 110 * US <= moment.start_ns % MS < 170 * US
+    assert moment.cause_ns == 80 * US
 
 
 def test_the_same_gap_shows_the_cause_however_late_it_begins(tmp_path) -> None:

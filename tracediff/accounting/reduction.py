@@ -60,7 +60,7 @@ class Lane(msgspec.Struct, frozen=True):
 class SampledStep(msgspec.Struct, frozen=True):
     """One period with its events. `period`: row of `Reduction.periods`; `thread`: role of the launching thread.
 
-    whole: where lanes hold merged events, all ops of the step in order of start, then its idle time; empty where no lane does.
+    whole: where lanes hold merged events, all ops of the step in order of start, and its idle time, each where they are not too many.
     """
 
     period: int

@@ -24,6 +24,7 @@ from tracediff.model.common import SIDES
 from tracediff.stats.workload import stop_of
 from tracediff.steps.sample import joined, merge_lane
 from tracediff.steps.timelines import StepWriter
+from tracediff.trace.threads import mask
 
 _SHORTEST_NS = 10_000  # of a crop
 _MOST_EVENTS = 60  # of a lane of a crop
@@ -33,7 +34,7 @@ class _Place(NamedTuple):
     """What the events of a cause are: idle time of some keys, or ops of some rows of the matching.
 
     whole: of idle time, also the keys of what follows from it. framed: of the rows those that are pointed at: of kernels that replaced others,
-    what one side alone launches.
+    what one side alone launches. range: the one that launches the ops.
     """
 
     cause: str
@@ -41,6 +42,7 @@ class _Place(NamedTuple):
     rows: list[int]
     whole: list[tuple[int, IdleKey]]
     framed: list[int]
+    range: str = ""
 
 
 class Span(NamedTuple):
@@ -59,12 +61,23 @@ class _Scene(msgspec.Struct, frozen=True, dict=True):
     part: Reduction
     lanes: list[Lane]
     found: list[Span] = msgspec.field(default_factory=list)
+    spent: int | None = None  # ns of the ops of the cause, where they were kept one by one
     names: tuple[tuple[str, str], ...] = ()  # name and grid of the ops that are found, the most time first
 
     @cached_property
     def ops(self) -> Lane:
         """All its ops in order of start."""
         return joined([lane for lane in self.lanes if lane.kind == "gpu"], "all streams")
+
+    def of(self, name: str) -> list[Span]:
+        """When a range was open on the launching thread."""
+        return [
+            Span(*span)
+            for lane in self.lanes
+            if lane.kind == "range"
+            for *span, what in zip(lane.start.tolist(), lane.end.tolist(), lane.what.tolist(), strict=True)
+            if mask(lane.texts[what]) == name
+        ]
 
 
 def with_moments(
@@ -137,7 +150,9 @@ class _Finder:
                     row for part in parts if part.match in ("added", "removed") for row in self._kernels(part)
                 ]
                 framed = apart if finding.facts.match == "replaced" else []
-                return _Place(one.cause, [], list(dict.fromkeys(rows)), [], framed or rows)
+                return _Place(
+                    one.cause, [], list(dict.fromkeys(rows)), [], framed or rows, finding.where.range or ""
+                )
         return None
 
     def _kernels(self, one: Finding | FindingPart) -> list[int]:
@@ -266,11 +281,14 @@ class _Finder:
         if not scene.lanes:
             return scene
         if place.rows:
-            ops = scene.ops
+            ops, frames = scene.ops, scene.of(place.range)
             of_rows = self._rows_of(scene)
             inside, framed = np.isin(of_rows, place.rows), np.isin(of_rows, place.framed)
             spans = _spans(ops.start[framed], ops.end[framed], join=False)
-            return replace(scene, found=spans, names=_names(part, ops, inside))
+            found = [one for one in spans if any(low <= one.start < high for low, high in frames)]
+            merged = any((lane.count > 1).any() for lane in scene.lanes if lane.kind == "gpu")
+            spent = None if merged else sum(one.end - one.start for one in spans)
+            return replace(scene, found=found or spans, spent=spent, names=_names(part, ops, inside))
         lane = next((lane for lane in scene.lanes if lane.kind == "idle"), None)
         if lane is None:  # of several streams one was always at work
             return scene
@@ -403,8 +421,8 @@ class _Finder:
             SIDES[scene.side], scene.part.name, begin + span.start, begin + span.end, step=scene.step["number"],
             kind=kind,
         )  # fmt: skip
-        found = sum(one.end - one.start for one in scene.found)
-        return self._of_step(moment, scene, place, found if place.rows else int(spent[scene.row]))
+        cause_ns = int(spent[scene.row]) if scene.spent is None else scene.spent
+        return self._of_step(moment, scene, place, cause_ns)
 
     def _of_longest(self, moment: Moment, place: _Place, spent: Floats) -> Moment:
         """The longest moment with the step that it lies in."""

@@ -289,7 +289,10 @@ _LEAST_MORE_NS = 10_000
 OF_PHASE = 2  # of a phase at least, whatever their time
 LONGEST_STEP = 100_000  # ops; a step with more is not sampled, nor is anything of it read
 MOST_EVENTS = 4_000  # of one step of the page
-MOST_ALIGNED = 8_000  # ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another
+MOST_ALIGNED = {
+    "gpu": 8_000,
+    "idle": 32_000,
+}  # ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another
 _RESOLUTIONS = (4096, 2048, 1024, 512, 256, 128)
 _MOST_RANGES = 20_000  # of one step of the page: the longest
 _DEEPEST = 6  # nested ranges of the page
@@ -412,9 +415,8 @@ def _for_the_page(step: StepEvents) -> SampledStep:
     lanes = [_without_columns(lane) for lane in lanes if len(lane.start)]
     merged, events, below = bounded(lanes, step.end - step.begin)
     whole = [joined(streams, "all streams"), _without_columns(idle)] if below and streams else []
-    if whole and max(len(lane.start) for lane in whole) > MOST_ALIGNED:
-        whole = []
-    return SampledStep(step.row, step.role(step.tid), merged, events, below, whole)
+    few = [lane for lane in whole if len(lane.start) <= MOST_ALIGNED[lane.kind]]
+    return SampledStep(step.row, step.role(step.tid), merged, events, below, few)
 
 
 # by which the idle time of one cause and place is found

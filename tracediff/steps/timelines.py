@@ -17,7 +17,7 @@ from tracediff.model import CATEGORIES, Timeline, TimelineLane, Timelines, Timel
 from tracediff.model.causes import BUSY
 from tracediff.model.common import ABSENT
 from tracediff.model.pictures import Divergence, DivergenceCause, DivergencePoint, DivergentStep
-from tracediff.steps.sample import in_order, typical
+from tracediff.steps.sample import MOST_ALIGNED, in_order, typical
 
 WORKLOADS = 3  # that are shown: those with the most time
 RANKS = 2  # of a workload
@@ -357,7 +357,7 @@ def _ops(
     part: Reduction, sampled: SampledStep, matching: Matching, side: int, with_gil: bool
 ) -> StepOps | None:
     """The ops of a sampled step; None where they were not held one by one, or are too many to align."""
-    if sampled.merged_below_ns and not sampled.whole:
+    if sampled.merged_below_ns and len(sampled.whole) < len(MOST_ALIGNED):
         return None
     lanes = sampled.whole or sampled.lanes
     gpu = [lane for lane in lanes if lane.kind == "gpu"]
