@@ -12,14 +12,14 @@ from tracediff.formats.inputs import resolve
 US = 1000
 
 
-def window(first: int, steps: int, kernel_us: int) -> TraceBuilder:
+def window(first: int, steps: int, kernel_us: int, pid: int = 100) -> TraceBuilder:
     """Steps of 1000 us from number `first` on, one kernel each, and one step more that closes the last period.
 
     us of a step   0         10-15    100
       host         |label    launch
       GPU                             |gemm, kernel_us|
     """
-    trace = TraceBuilder().process(100).thread(100, 1)
+    trace = TraceBuilder().process(pid).thread(pid, 1)
     for number in range(steps + 1):
         begin = 1000 * US * number
         trace.range(1, label(first + number), begin, begin + 90 * US)
@@ -67,6 +67,17 @@ def test_a_folder_of_windows_is_one_run_and_says_so(tmp_path):
         len(said) == 2
         and "before: report.1.sqlite to report.2.sqlite were read as 2 capture windows" in said[0]
     )
+
+
+def test_captures_of_several_processes_are_repeats_whatever_their_numbers(tmp_path):
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        for number in (1, 2, 3):
+            window(100, 4, 100, pid=100 + number).write(tmp_path / side / f"run.{number}.sqlite")
+    result = compared(tmp_path)
+    assert [run.name for run in result.inputs.baseline.runs] == [f"run.{one}.sqlite" for one in (1, 2, 3)]
+    assert result.step.runs.baseline == 3
+    assert "taken-as-windows" not in {note.slug for note in result.warnings}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from tracediff.formats.bundle import SideName
 from tracediff.formats.capture import load_capture
 from tracediff.formats.database import connect
 from tracediff.formats.files import scratch
-from tracediff.formats.inputs import RunFiles, SideFiles, one_run
+from tracediff.formats.inputs import WINDOWS, RunFiles, SideFiles, one_run
 from tracediff.formats.kineto import is_trace_name
 from tracediff.formats.reports import Form
 from tracediff.formats.selection import Selection, spell_ranks, spell_steps
@@ -144,13 +144,25 @@ def _run_of(files: RunFiles, jobs: Sequence[_Job], only: Selection) -> Run | Non
     return Run(files.name, named, tuple(firsts), sources, unread, files.traffic)
 
 
+def _repeats(run: Run) -> list[Run]:
+    """The run; or a run for each of its exports, where these were taken for windows of one process, and no process is in two of them."""
+    pids = [part.periods["pid"].unique().to_list() for part in run.parts]
+    if run.windows < max(len(pids), 2) or len(set(chain(*pids))) < sum(map(len, pids)):
+        return [run]
+    one = replace(run, first_ranks=(), unread=0)
+    parts = zip(run.parts, run.sources, strict=True)
+    return [replace(one, name=part.name, parts=[part], sources=(source,)) for part, source in parts]
+
+
 def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[Note], why: Why) -> Side:
     """A side of what could be read of it; `jobs`: of each run. Raises the errors in one where nothing could be read, ranks-unclear."""
     from tracediff.execution.clocks import ranks_of_one
     from tracediff.execution.sides import Side
 
     found = [_run_of(files, mine, side.only) for files, mine in zip(side.runs, jobs, strict=True)]
-    runs, joined = ranks_of_one([run for run in found if run is not None])
+    read = [run for run in found if run is not None]
+    apart = list(chain(*map(_repeats, read)))
+    runs, joined = ranks_of_one(apart)
     errors = [(job.name, job.error) for mine in jobs for job in mine if job.error is not None]
     if not runs:
         raise one_error(errors, len(errors))
@@ -162,7 +174,8 @@ def _side_of(side: SideFiles, jobs: Sequence[Sequence[_Job]], notes: Sequence[No
         len(set(files.places)) - len({files.places[job.place] for job in mine})
         for files, mine in zip(side.runs, jobs, strict=True)
     )
-    said = (*notes, *side.notes, *joined, *_notes_of(side, runs, left_out, unread))
+    given = [one for one in side.notes if len(apart) == len(read) or one.slug != WINDOWS]
+    said = (*notes, *given, *joined, *_notes_of(side, runs, left_out, unread))
     return Side(side.label, runs, said, tuple(left_out), why)
 
 

@@ -33,6 +33,7 @@ from tracediff.model import Note
 
 _RANK = re.compile(r"[._-]?rank[_-]?(\d+)", re.IGNORECASE)
 _NAMED = 3  # files or folders that a message names
+WINDOWS = "taken-as-windows"  # the slug of a warning
 _WINDOW = re.compile(r"\.(\d{1,9})\Z")
 """How nsys numbers the reports of one session (--capture-range-end=repeat)."""
 _LOOKED_INTO = 1000  # entries of a subfolder in which exports are looked for
@@ -417,7 +418,7 @@ def _taken_as_windows(folder: Path, runs: Sequence[RunFiles]) -> list[Note]:
     ]
     return [
         Note(
-            "taken-as-windows",
+            WINDOWS,
             f"{_named(folder).name}: {run.files[0].name} to {run.files[-1].name} were read as {len(run.files) // len(set(run.ranks or ()))}"
             " capture windows of one run, as nsys numbers them; if they are repeats, give each a folder or another name",
         )

@@ -166,7 +166,7 @@ def _folder(path: Path, name: str) -> Input:
             return _other_folder(path, name, found)
         raise
     files = [file for run in side.runs for file in run.files]
-    ranks = Counter(len(run.files) for run in side.runs)
+    ranks = Counter(len(set(run.places)) for run in side.runs)
     facts = [counted(len(side.runs), "run")]
     facts += [f"{times} of {number} ranks" for number, times in sorted(ranks.items()) if number > 1]
     if len(files) > _MOST_FILES:
