@@ -96,7 +96,7 @@ def collection() -> Action:
 
 def side(
     folder: Path, steps: int, actions: Callable[[int], list[Action]], *, gen: Callable[[int], int] = lambda _: 4,
-    backwards: bool = False, **reading: object,
+    ctx: Callable[[int], int] = lambda _: 0, backwards: bool = False, **reading: object,
 ) -> Side:  # fmt: skip
     """So many whole steps: the label of one more ends the last. The first is a start: its kernels are new."""
     folder.mkdir()
@@ -104,7 +104,7 @@ def side(
     numbers = list(range(steps + 1))
     for number in reversed(numbers) if backwards else numbers:
         now = number * STEP_NS
-        trace.range(1, label(number, gen=gen(number)), now, now + 900 * US)
+        trace.range(1, label(number, ctx=ctx(number), gen=gen(number)), now, now + 900 * US)
         for place, act in enumerate(actions(number) if number < steps else [kernel()]):
             act(trace, now + (5 + 20 * place) * US, number * 1000 + place + 1)
     return Side(folder.name, [Run(folder.name, [reduced(trace, folder, **reading)])])
@@ -669,6 +669,19 @@ def test_what_goes_with_the_load_is_a_rate_at_a_regular_distance_alone(tmp_path)
     assert row.p_value == pytest.approx(75 / 2_035_800)
 
 
+def test_what_steps_of_a_phase_of_one_side_hold_is_not_missing_there(tmp_path):
+    """Every fourth step copies to the host and enters a range; those of one side are of another phase, with a prompt."""
+
+    def of(name: str, prompts: int) -> Side:
+        acts = [copy(64, "pinned"), entered("decode")]
+        return side(
+            tmp_path / name, 31, lambda n: [kernel(), *(acts if n % 4 == 3 else [])],
+            ctx=lambda n: prompts if n % 4 == 3 else 0,
+        )  # fmt: skip
+
+    assert not [row for row in compare(of("of one", 0), of("another", 1)).structure if row.rate]
+
+
 @pytest.mark.parametrize(
     ("acts", "more", "found"),
     [
@@ -739,6 +752,7 @@ def test_fisher_by_hand():
         ("ampere_sgemm_128x64_tn", "fp32"),
         ("void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 1024>(int)", "bf16"),
         ("nvjet_tst_64x8", "bf16"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float>(int)", ""),
         ("nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_coopA_bias_TNT", "fp16"),
         ("nvjet_sm90_qqtst_128x160_128x5_2x1_v_bz_TNT", "fp8"),
     ],

@@ -583,6 +583,22 @@ def test_the_same_name_and_grid_elsewhere_is_one_row():
     assert blocks(found)["fill_kernel"] == -1  # nothing beside it changed
 
 
+def test_as_many_launches_of_a_name_are_one_row_whatever_their_grids():
+    """An all-reduce ends in either of two places of steps, with one channel for 24."""
+    same = [f"kernel_{number}" for number in range(16)]
+
+    def side(name: str) -> dict[str, PhaseOps]:
+        sequences = {tuple(keys(*same[:at], name, *same[at:])): 1 for at in (3, 12)}
+        used = {op: Used(1.0, 5_000.0) for op in keys(*same, name)}
+        return {"step": PhaseOps(sequences, {*used}, used)}
+
+    found = match_kernels(side("all_reduce@24,1,1"), side("all_reduce@1,1,1"))
+    changed = [
+        (row.match, len(row.baseline), len(row.candidate)) for row in found.rows if row.match != "exact"
+    ]
+    assert changed == [("name", 1, 1)]
+
+
 def used(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]):
     """Match ops outside of sequences, each side op -> (count per step, mean ns)."""
     sides = []

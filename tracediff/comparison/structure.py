@@ -696,8 +696,10 @@ def _made_of(of: _Phase) -> Iterator[StructureRow]:
 
 
 def data_type(kernel: str) -> str:
-    """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none."""
+    """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none, and of sums of a product's parts, which are fp32 of any."""
     name = kernel.lower()
+    if "splitkreduce" in name:
+        return ""
     found = [(match.start(), dtype) for dtype, pattern in _DTYPES if (match := pattern.search(name))]
     return min(found, key=lambda one: one[0], default=(0, ""))[1]
 
@@ -735,6 +737,14 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
     items, held = of.items, of.held
     if of.frame.once:
         return
+    # the side of steps in phases that the other side never ran
+    one_side = (pl.col("side").n_unique().over("phase") == 1) & ~pl.col("start_up")
+    alone = of.frame.steps.select(pl.when(one_side).then("side").otherwise(-1)).to_series().to_numpy()
+
+    def missing(at: int) -> bool:
+        """Whether the side with fewer has it in no such steps either."""
+        fewer = (held.any[:, at] / held.steps).argmin()
+        return not (of.counted.has(at) & (alone == fewer)).any()
 
     def chance(at: int) -> float:
         (none, of_none), (some, every) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
@@ -754,7 +764,7 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
         kind: [
             (of_load(at) if kind in _WITH_LOAD else chance(at), at)
             for at, item in enumerate(items)
-            if item.kind == kind and not item.thread
+            if item.kind == kind and not item.thread and missing(at)
         ]
         for kind in (*_RATES, *_WITH_LOAD)
     }

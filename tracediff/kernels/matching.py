@@ -7,7 +7,8 @@
    replaces nothing, and nothing is fused with it.
 2. GEMMs that stand at the same place of one side's sequences are one role, for the library chooses the variant by
    shape: their rows become one row. What changed between the sides stays apart from it.
-3. Ops that are left alone are renamed (`_renames`), or the same at another place: by name and grid.
+3. Ops that are left alone are renamed (`_renames`), or the same at another place: by name and grid, by name alone where
+   both sides launch it equally often.
 4. Ops outside the aligned sequences join their own kind: by key, role, name, template.
 
 Each op of each side ends up in exactly one row; a kernel used in two roles is divided between rows by its uses.
@@ -200,7 +201,11 @@ class _Phase(msgspec.Struct, frozen=True):
         several = any(max(each.values()) < _NEARLY_ALL * sum(each.values()) for each in sequences if each)
         settled = ops[0] & ops[1]
         if several:
-            same = _as_often(one.used, other.used)
+            # nor does that of a kernel with one grid a side depend on the workload
+            grids = [Counter(op.name for op in side) for side in ops]
+            same = {
+                name for name in _as_often(one.used, other.used) if not grids[0][name] == grids[1][name] == 1
+            }
             settled |= {op for op in ops[0] | ops[1] if op.name in same}
         settled = {op for op in settled if several and category(op.name) != "gemm"}
         return cls((ops[0], ops[1]), (one.used, other.used), sequences, several, settled)
@@ -414,9 +419,10 @@ class _Books:
         sides = [[op for at, op in left if at == side] for side in (0, 1)]
         renamed = _renames(sides[0], sides[1], self._phase.used)
         known = [{pair[side] for pair in renamed} for side in (0, 1)]
+        same = _as_often(*self._phase.used)
         elsewhere = [
             pair
-            for pair in _pairs(sides[0], sides[1], lambda op: (op.name, op.grid))
+            for pair in _pairs(sides[0], sides[1], lambda op: (op.name, "" if op.name in same else op.grid))
             if pair[0] not in known[0] and pair[1] not in known[1]
         ]
         for one, other in (*renamed, *elsewhere):
