@@ -141,7 +141,7 @@ def measured(
             for runs, ns in zip(sides[:2], lengths, strict=False)
         ),  # type: ignore[arg-type]
         frame, None, True, _Kernels(rows, exact), None, layout,  # type: ignore[arg-type]
-        phases, whole, [],
+        phases, whole, [], False,
     )  # fmt: skip
 
 
