@@ -233,6 +233,8 @@ def read_paired_runs(
     """
     files = (_only(files[0], runs[0], 0), _only(files[1], runs[1], 1))
     sides = with_classes(reduce_sides(files, reading, progress))
+    for lacking in (run for side in sides if not side.captured("kernels") for run in side.runs):
+        _read(lacking.sources, (), 0, 0)  # raises why, of the one that lacks them; others were measured alike
     table = steps_table(sides)
     frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)))
     strata = build_strata(frame)
