@@ -837,6 +837,15 @@ def test_instances_of_a_template_that_came_and_went_alike_are_neither_new_nor_go
     went, came = counted("kernel", 24, 0, name=old), counted("kernel", 0, 24, name=new)
     alone = result("regressed", seen(1_000, 1_092, 8), structure=[went, came])
     assert headline(alone).counts == "By count: 24 launches of reduce per step with other template arguments."
+    attention = "triton_poi_fused__scaled_dot_product_efficient_attention_arange_expand_le_scalar_tensor{}_unsqueeze_view_where_4"
+    went_too, came_too = (
+        counted("kernel", *each, name=attention.format(more))
+        for *each, more in ((8, 0, ""), (0, 8, "_slice"))
+    )
+    compiled = headline(result("regressed", seen(1_000, 1_092, 8), structure=[went_too, came_too])).counts
+    assert compiled.startswith("By count: 8 launches of triton_poi_") and compiled.endswith(
+        "in another variant."
+    )
     waits = counted("synchronisations", 1, 2, name="cudaStreamSynchronize")
     beside = msgspec.structs.replace(alone, structure=[waits, went, came])
     assert headline(beside).counts == "By count: cudaStreamSynchronize 1 -> 2."

@@ -70,6 +70,7 @@ PATTERNS: dict[str, str] = {
     "count_grids": "kernel {name} in other grids",
     "count_registers": "kernel {name} with {before} -> {after} registers per thread",
     "count_block": "kernel {name} in blocks of {before} -> {after} threads",
+    "count_variants": "{count} of {name} per {per} in another variant",
     "count_instances": "{count} of {name} per {per} with other template arguments",
     "count_dtype": "{name} kernels {before} -> {after}",
     "count_algorithm": "{name} {before} -> {after} in {count} of {of} launches per {per}",

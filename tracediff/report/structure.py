@@ -159,10 +159,13 @@ def _retuned(rows: list[StructureRow]) -> list[StructureRow]:
 
 
 def _instances(rows: list[StructureRow], of: StructureRow) -> str:
-    """How many launches of a kernel are of other instances of its template."""
+    """How many launches of a kernel are of other instances of its template, or of another kernel that is called nearly so."""
     own = [one.candidate - one.baseline for one in rows if _own(one.name) == _own(of.name)]
     count = units.launches(sum(one for one in own if one > 0))
-    return say("count_instances", count=count, name=_own(of.name), per=of.per)
+    pattern = (
+        "count_instances" if "<" in of.name else "count_variants"
+    )  # compilers name kernels after what they do
+    return say(pattern, count=count, name=_own(of.name), per=of.per)
 
 
 def _graphs_first(rows: list[StructureRow]) -> list[StructureRow]:
