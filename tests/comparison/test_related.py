@@ -553,6 +553,7 @@ def test_kernels_replace_others_where_some_go_and_others_come():
     ]
     assert replacement(rows) == Kernels(("flash",), ("copy", "softmax"))
     assert replacement(rows[1:]) is None  # nothing went
+    assert replacement([*rows, part("norm", 600.0, 24, 48)]) is None  # 50 of 624 name none of it
     assert replacement([part("flash", -450.0, 7, 0), rows[1]]) is None  # 11 is no replacement of 450
     often = [part("hgemm", -11.0, 75, 0), part("sgemm", 450.0, 0, 100)]
     assert replacement(often) == Kernels(

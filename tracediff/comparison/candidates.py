@@ -502,7 +502,7 @@ def as_often(one: float, other: float) -> bool:
 
 
 def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
-    """The kernels that went and those that came in their stead, the longest first; None where none did, or in a little of their time, unless as often and of one kind.
+    """The kernels that went and those that came in their stead, the longest first; None where none did, or in a little of their time, unless as often and of one kind; or where they hold a little of the change.
 
     What came again under its name, with other arguments or types, replaces nothing. Of rows of two names, those of one kernel: where several
     have each a partner, they take another time.
@@ -513,7 +513,8 @@ def replacement(parts: Sequence[FindingPart]) -> Kernels | None:
     less, more = sorted((sum(went.values()), sum(came.values())))
     kinds = {category(name) for names in (*went, *came) for name in names}
     alike = len(kinds) == 1 and "other" not in kinds and as_often(*launches)
-    if not less or (less < LITTLE * more and not alike):
+    change = abs(sum(one.delta_ns for one in parts))
+    if not less or (less < LITTLE * more and not alike) or more < LITTLE * change:
         return None
     longest = [sorted(side, key=side.__getitem__, reverse=True) for side in (went, came)]
     return Kernels(*(tuple(name for names in side for name in names) for side in longest))
