@@ -696,10 +696,9 @@ def _made_of(of: _Phase) -> Iterator[StructureRow]:
 
 
 def data_type(kernel: str) -> str:
-    """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none, and of sums of a product's parts, which are fp32 of any."""
-    name = kernel.lower()
-    if "splitkreduce" in name:
-        return ""
+    """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none."""
+    # what adds up the parts of a GEMM does so in fp32, whatever that computes in
+    name = "" if "splitKreduce" in kernel else kernel.lower()
     found = [(match.start(), dtype) for dtype, pattern in _DTYPES if (match := pattern.search(name))]
     return min(found, key=lambda one: one[0], default=(0, ""))[1]
 

@@ -162,9 +162,8 @@ def _instances(rows: list[StructureRow], of: StructureRow) -> str:
     """How many launches of a kernel are of other instances of its template, or of another kernel that is called nearly so."""
     own = [one.candidate - one.baseline for one in rows if _own(one.name) == _own(of.name)]
     count = units.launches(sum(one for one in own if one > 0))
-    pattern = (
-        "count_instances" if "<" in of.name else "count_variants"
-    )  # compilers name kernels after what they do
+    # torch.compile names kernels after what they do, and has no templates
+    pattern = "count_instances" if "<" in of.name else "count_variants"
     return say(pattern, count=count, name=_own(of.name), per=of.per)
 
 
