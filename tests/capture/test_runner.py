@@ -421,18 +421,21 @@ def test_a_bundle_that_is_not_whole(change: Any, slug: str, stand_ins: StandIns,
     assert refused.value.slug == slug
 
 
+TARGET, HOST = "target-linux-x64", "host-linux-x64"  # the folders of a package
+
+
 @pytest.mark.parametrize(
     ("target", "host"),
     [
-        ("opt/nsight/target-linux-x64", "opt/nsight"),
-        ("usr/lib/ARCHITECTURE/nsight-systems/target-linux-x64", "usr/lib/nsight-systems"),
+        (f"opt/nsight/{TARGET}", "opt/nsight"),
+        (f"usr/lib/ARCHITECTURE/nsight-systems/{TARGET}", "usr/lib/nsight-systems"),
         ("bin", "usr/lib/nsight-systems"),
     ],
 )
 def test_the_importer_is_found_where_packages_put_it(target: str, host: str, tmp_path: Path) -> None:
     """Debian's packages as they are installed, and unpacked into a folder with nsys in its `bin`. Libraries lie beside nsys."""
     nsys = f"{target}/nsys"
-    importer = f"{host}/host-linux-x64/QdstrmImporter"
+    importer = f"{host}/{HOST}/QdstrmImporter"
     of_nsys = tmp_path.joinpath(target).parent / "lib"
     script = f'#!/bin/sh\nenv | grep -q "^LD_L.*_PATH={of_nsys}" && cp "$2" "$4"\n'
     for name, body in ((nsys, ""), (importer, script)):
