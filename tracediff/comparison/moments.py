@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
+from tracediff.accounting.intervals import Intervals, covered, union
 from tracediff.accounting.reduction import STEP, Lane, Reduction, SampledStep
 from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.candidates import kernels_of
@@ -69,15 +70,15 @@ class _Scene(msgspec.Struct, frozen=True, dict=True):
         """All its ops in order of start."""
         return joined([lane for lane in self.lanes if lane.kind == "gpu"], "all streams")
 
-    def of(self, name: str) -> list[Span]:
-        """When a range was open on the launching thread."""
-        return [
-            Span(*span)
-            for lane in self.lanes
-            if lane.kind == "range"
-            for *span, what in zip(lane.start.tolist(), lane.end.tolist(), lane.what.tolist(), strict=True)
-            if mask(lane.texts[what]) == name
-        ]
+    def within(self, name: str) -> Bools:
+        """Which ops begin while a range of the launching thread is open."""
+        levels = [lane for lane in self.lanes if lane.kind == "range"]
+        if not levels:
+            return np.zeros(len(self.ops.start), np.bool_)
+        ranges = joined(levels, "all levels")
+        mine = np.isin(ranges.what, [at for at, text in enumerate(ranges.texts) if mask(text) == name])
+        opened = union(ranges.start[mine], ranges.end[mine])
+        return covered(Intervals(self.ops.start, self.ops.start + 1), opened) > 0
 
 
 def with_moments(
@@ -281,14 +282,14 @@ class _Finder:
         if not scene.lanes:
             return scene
         if place.rows:
-            ops, frames = scene.ops, scene.of(place.range)
-            of_rows = self._rows_of(scene)
+            ops, of_rows = scene.ops, self._rows_of(scene)
             inside, framed = np.isin(of_rows, place.rows), np.isin(of_rows, place.framed)
-            spans = _spans(ops.start[framed], ops.end[framed], join=False)
-            found = [one for one in spans if any(low <= one.start < high for low, high in frames)]
+            within = framed & scene.within(place.range)
+            shown = within if within.any() else framed
+            found = _spans(ops.start[shown], ops.end[shown], join=False)
             merged = any((lane.count > 1).any() for lane in scene.lanes if lane.kind == "gpu")
-            spent = None if merged else sum(one.end - one.start for one in spans)
-            return replace(scene, found=found or spans, spent=spent, names=_names(part, ops, inside))
+            spent = None if merged else int((ops.end - ops.start)[framed].sum())
+            return replace(scene, found=found, spent=spent, names=_names(part, ops, inside))
         lane = next((lane for lane in scene.lanes if lane.kind == "idle"), None)
         if lane is None:  # of several streams one was always at work
             return scene

@@ -37,7 +37,7 @@ _normalise = lru_cache(1 << 16)(names.normalise)
 class Shared(msgspec.Struct, frozen=True):
     """The kernels that two sides have in common. Launches are per step of a rank.
 
-    held: the part of the anchors' time in that of the shared kernels. anchored: their part of each side's kernel time. rarest: the
+    once: as above. held: the part of the anchors' time in that of the shared kernels. anchored: their part of each side's kernel time. rarest: the
     anchor that tells rounds, and its launches of each side; '' where nothing repeats.
     """
 

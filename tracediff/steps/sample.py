@@ -289,10 +289,8 @@ _LEAST_MORE_NS = 10_000
 OF_PHASE = 2  # of a phase at least, whatever their time
 LONGEST_STEP = 100_000  # ops; a step with more is not sampled, nor is anything of it read
 MOST_EVENTS = 4_000  # of one step of the page
-MOST_ALIGNED = {
-    "gpu": 8_000,
-    "idle": 32_000,
-}  # ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another
+# Ops, and pieces of idle time, of a step up to which they are held one by one for its comparison with another.
+MOST_ALIGNED = {"gpu": 8_000, "idle": 32_000}
 _RESOLUTIONS = (4096, 2048, 1024, 512, 256, 128)
 _MOST_RANGES = 20_000  # of one step of the page: the longest
 _DEEPEST = 6  # nested ranges of the page

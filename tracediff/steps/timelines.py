@@ -357,7 +357,7 @@ def _ops(
     part: Reduction, sampled: SampledStep, matching: Matching, side: int, with_gil: bool
 ) -> StepOps | None:
     """The ops of a sampled step; None where they were not held one by one, or are too many to align."""
-    if sampled.merged_below_ns and len(sampled.whole) < len(MOST_ALIGNED):
+    if sampled.merged_below_ns and {lane.kind for lane in sampled.whole} != MOST_ALIGNED.keys():
         return None
     lanes = sampled.whole or sampled.lanes
     gpu = [lane for lane in lanes if lane.kind == "gpu"]

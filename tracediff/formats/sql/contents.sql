@@ -49,5 +49,5 @@ SELECT counted.* EXCLUDE (name_id), coalesce(string.value, '') AS name FROM coun
 -- call_seen: CUDA calls by process and name.
 --   pid INTEGER; name VARCHAR; calls, start_ns, end_ns BIGINT
 CREATE TABLE call_seen AS
-SELECT pid, api AS name, count(*) AS calls, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-FROM api_call LEFT JOIN api_name USING (name) GROUP BY pid, api;
+SELECT pid, api AS name, count(*) AS calls, min(start_ns) AS start_ns, max(coalesce(end_ns, start_ns)) AS end_ns
+FROM api_call LEFT JOIN api_name USING (name) WHERE start_ns IS NOT NULL GROUP BY pid, api;
