@@ -122,6 +122,8 @@ def write_all(files: Mapping[Path, bytes], force: bool = False, of_others: Itera
             path.write_bytes(files[path])
         for path in (path for path in of_others if force and path not in files):
             path.unlink(missing_ok=True)
+    except BrokenPipeError:  # its reader has seen enough, as with what is printed
+        raise
     except OSError as error:
         raise TracediffError(
             "output-not-writable",

@@ -57,14 +57,14 @@ def parse_edits(
     for text in scale:
         name, equals, factor = text.rpartition("=")
         if not equals or not name.strip():
-            raise _bad(text, "a factor is missing", "--scale 'fmha*=0.5'")
+            raise _bad(f"{text!r}: a factor is missing", "--scale 'fmha*=0.5'")
         found.append(Asked("scale", text, _scale(text, name.strip(), _factor(text, factor))))
     for text in fuse:
         names, equals, factor = text.rpartition("=")
         names, by = (names, _factor(text, factor)) if equals else (text, 1.0)
         parts = tuple(one.strip() for one in names.split("+"))
         if len(parts) < 2 or not all(parts):
-            raise _bad(text, "two kernels or more are joined by +", "--fuse 'gemm*+gelu*'")
+            raise _bad(f"{text!r}: two kernels or more are joined by +", "--fuse 'gemm*+gelu*'")
         found.append(Asked("fuse", text, Fuse(parts, by)))
     if graph:
         found.append(Asked("graph", "", Graph()))
@@ -86,7 +86,7 @@ def _factor(text: str, factor: str) -> float:
         value = math.nan
     if not 0 <= value <= _MOST_FACTOR:
         raise _bad(
-            text, f"{factor.strip()!r} is no factor from 0 to {_MOST_FACTOR:.0f}", "--scale 'fmha*=0.5'"
+            f"{text!r}: {factor.strip()!r} is no factor from 0 to {_MOST_FACTOR:.0f}", "--scale 'fmha*=0.5'"
         )
     return value
 
@@ -95,32 +95,31 @@ def _scale(text: str, name: str, factor: float) -> Scale:
     """The edit of a cause or of kernels; without a cause of that name, of kernels with it."""
     what, at, place = name.partition("@")
     try:
+        where = parse(f"idle@{place}").at if at else None
         measure = parse(what)
-    except TracediffError:
+    except TracediffError as error:
         if factor == 0 or at:
-            raise
+            raise _bad(error.message, "--without gil_wait@await_response") from error
         measure = Measure(KERNEL, kernel=what)
-    where = parse(f"idle@{place}").at if at else None
     if measure.phase or not (measure.categories or measure.quantity == KERNEL):
-        raise _bad(text, "it is no cause and no kernel", "--without gil_wait@await_response")
+        raise _bad(f"{text!r} is no cause and no kernel", "--without gil_wait@await_response")
     if measure.quantity == KERNEL:
         return Scale(BUSY, factor, where, measure.kernel)
     if measure.quantity in ("unattributed", *SUMS):
-        raise _bad(text, f"of {measure.quantity} nothing can be replayed", "--without host_work@_schedule")
+        raise _bad(
+            f"{text!r}: of {measure.quantity} nothing can be replayed", "--without host_work@_schedule"
+        )
     if factor not in (0, 1) and measure.quantity == "host_sync":
         raise _bad(
-            text,
-            "a wait for the GPU ends with the GPU's work, whatever its factor",
+            f"{text!r}: a wait for the GPU ends with the GPU's work, whatever its factor",
             f"--without {name}, or --scale of the kernels",
         )
     return Scale(measure.categories, factor, where)
 
 
-def _bad(text: str, why: str, example: str) -> TracediffError:
+def _bad(message: str, example: str) -> TracediffError:
     return UsageError(
-        "bad-what-if",
-        f"{text!r}: {why}",
-        fix=f"for example {example}; causes: {', '.join(_CAUSES)}, kernel:NAME",
+        "bad-what-if", message, fix=f"for example {example}; causes: {', '.join(_CAUSES)}, kernel:NAME"
     )
 
 

@@ -325,6 +325,7 @@ PATTERNS: dict[str, str] = {
     "cause_numbered": "Cause {rank}",
     "cause_of": "Cause {rank}: {title}",
     "ruled_not_comparable": "Nothing: the sides are not comparable, and any difference may be one of what differs below.",
+    "alike": "Alike on both sides: {checks}.",
     "ruled_means": "Ruled out means: the whole 95 % interval lies within {within} of a step. Where noise could hide more than that, nothing is ruled out.",
     "measured_by": "Steps are compared within their phase, at equal workload: {compared} of {all} workloads were compared, {steps} steps.",
     "replicated": "The unit of replication is the run; many places are corrected for (Benjamini-Hochberg).",

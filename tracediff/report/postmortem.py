@@ -298,8 +298,19 @@ def ruled_out(result: Result) -> Section:
             grid("ruled out", heads, _categories(result), right=(1,)),
             *([_line(kernels.none_changed(kernels_by_phase(result)[0].rows))] if result.kernels else []),
         ]
-    checks = sections.table(result, "comparability", result.comparability.checks)
-    return part("What was ruled out, and why", [*blocks, *([_told(checks, "")] if checks.rows else [])])
+    return part("What was ruled out, and why", [*blocks, *_circumstances(result)])
+
+
+def _circumstances(result: Result) -> list[Block]:
+    """Which checks found both sides alike, and a row for each that says more than that."""
+    checks = result.comparability.checks
+    alike = [
+        one for one in checks if one.status == "ok" and one.baseline == one.candidate and not one.message
+    ]
+    rest = sections.table(result, "comparability", [one for one in checks if one not in alike])
+    names = ", ".join(one.name.replace("_", " ") for one in alike)
+    told = [_line(say("alike", checks=names))] if alike else []
+    return [*told, *([_told(rest, "")] if rest.rows else [])]
 
 
 def _categories(result: Result) -> list[list[Span]]:
