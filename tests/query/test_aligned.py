@@ -46,12 +46,30 @@ def pair():
         assert not needs_events(text)
         (answer,) = tables(candidate, baseline).run(text)
         # Even where a word of it is also the name of a table of one side, as in cause = 'gc'.
-        assert tables(candidate, baseline).not_captured(text) == []
+        assert tables(candidate, baseline).remarks(text) == []
         return answer.frame.to_dicts()
 
     yield ask
     for one in opened:
         one.close()
+
+
+@pytest.mark.parametrize("text", ["FROM baseline.launch", "FROM aligned_call"])
+def test_calls_that_were_lost_are_said(text: str, tmp_path):
+    """Of the candidate's 20,010 calls by their numbers 20,000 were not recorded."""
+    sides = []
+    for lost in (0, 20_000):
+        trace = TraceBuilder().process(100).device(0).thread(100, 1)
+        for number in range(10):
+            begin, corr = 1_000_000 * number, number + 1 + lost * (number >= 5)
+            trace.api(1, "cudaLaunchKernel", begin, begin + 5_000, corr=corr)
+            trace.kernel(corr, begin + 10_000, begin + 905_000)
+        sides.append(resolve(str(trace.write(tmp_path / f"{lost}.sqlite"))))
+    with Tables(sides, events=needs_events(text)) as tables:
+        tables.run(text)
+        said = tables.remarks(text)
+    lost_calls = [one for one in said if one.endswith("[cuda-calls-lost]")]
+    assert len(lost_calls) == 1 and "20,000 of 20,010" in lost_calls[0]
 
 
 @pytest.mark.slow

@@ -336,7 +336,7 @@ class Desk:
             )
         answer = answered[-1]
         found_rows = a.rows(answer.frame, answer.frame.columns)
-        notes = tables.not_captured(asked.sql)
+        notes = tables.remarks(asked.sql)
         if answer.cut or found_rows.left_out:
             notes.append(
                 f"the first {len(found_rows.rows)} rows; there are more: aggregate, or LIMIT and OFFSET"

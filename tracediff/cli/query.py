@@ -97,7 +97,7 @@ def query(words: tuple[str, ...], form: str | None, written: Written, request: R
     with Tables(sides, reading, events=events, measured=measured, progress=progress()) as tables:
         answers = tables.run(text, limit or None, bounds)
         notes = [f"{note.message} [{note.slug}]" for side in sides for note in side.notes]
-        notes += tables.not_captured(text)
+        notes += tables.remarks(text)
     form = "parquet" if parquet else form or "text"
     if form == "text" and output is None:
         for answer in answers[:-1]:

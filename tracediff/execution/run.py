@@ -30,6 +30,7 @@ from tracediff.formats.reports import Form
 from tracediff.formats.selection import Selection, spell_ranks, spell_steps
 from tracediff.formats.unpack import unpack
 from tracediff.model import LeftOut, Note
+from tracediff.model.common import NO_STEPS
 
 if TYPE_CHECKING:
     from tracediff.accounting.reduce import StepSampler
@@ -258,7 +259,7 @@ def reduce_file(
         asked = reading.step_regex is not None or reading.only.cuts_steps
         if error.slug not in _WITHOUT_STEPS or asked:
             raise
-        why = Note("steps-not-found", f"{error.message}. {error.fix}")
+        why = Note(NO_STEPS, f"{error.message}. {error.fix}")
     found = _reduce_file(path, replace(reading, whole_capture=True), sampler, exported)
     return replace(found, warnings=[why, *found.warnings])
 

@@ -10,6 +10,7 @@ import msgspec
 ABSENT: Any = msgspec.UNSET
 SIDES: tuple[Literal["baseline"], Literal["candidate"]] = ("baseline", "candidate")
 
+NO_STEPS = "steps-not-found"  # the slug of a warning: the whole capture was measured
 CALLS_LOST = "cuda-calls-lost"  # the slug of a warning: of a while no CUDA call was recorded
 
 Verdict = Literal[

@@ -17,13 +17,15 @@ from tracediff.accounting.reduce import is_host_only, reduce_capture, reduce_hos
 from tracediff.accounting.reduction import Reduction
 from tracediff.errors import TracediffError, disk_full
 from tracediff.execution.run import reduce_sides
-from tracediff.execution.sides import Reading
+from tracediff.execution.sides import Reading, warnings_of
 from tracediff.formats.bundle import is_bundle
 from tracediff.formats.capture import Capture, load_capture
 from tracediff.formats.database import create_table, identifier, quoted, run_sql, sql
 from tracediff.formats.files import scratch
 from tracediff.formats.inputs import SideFiles, resolve, resolve_pair
+from tracediff.formats.lost import calls_lost
 from tracediff.kernels.names import category, family
+from tracediff.model.common import CALLS_LOST, NO_STEPS, Note
 from tracediff.query import apart, guard
 from tracediff.query.apart import Bounds
 from tracediff.query.guard import Answer, in_thread
@@ -67,6 +69,9 @@ class Tables:
         self._sides, self._progress, self._events = sides, progress, events
         self.schemas = _schemas(len(sides))
         self.missing: dict[str, TracediffError] = {}  # schema -> why its measured tables are not there
+        self.notes: list[
+            Note
+        ] = []  # of what the tables lack: calls that the profiler lost, steps that were not found
         self.measured = measured
         self._aligned = False
         self._open = ExitStack()
@@ -75,7 +80,8 @@ class Tables:
 
             def read() -> None:
                 for schema, side in zip(self.schemas, sides if events else (), strict=events):
-                    if problem := _fill_side(path, schema, side, reading, measured, progress):
+                    problem = _fill_side(path, schema, side, reading, measured, self.notes, progress)
+                    if problem is not None:
                         self.missing[schema] = problem
                     _make_views(path, schema, measured and schema not in self.missing)
 
@@ -98,7 +104,9 @@ class Tables:
         """Add the tables of both sides. Raises what reading and comparing them does."""
         from tracediff.comparison.compare import align
 
-        alignment = align(*reduce_sides(self._sides, self._reading, self._progress))
+        sides = reduce_sides(self._sides, self._reading, self._progress)
+        self.notes += [note for note in warnings_of(sides) if note.slug in (CALLS_LOST, NO_STEPS)]
+        alignment = align(*sides)
         self._db.close()
         with _on_disk(), duckdb.connect(self._path) as db:
             for name in ALIGNED:
@@ -140,9 +148,9 @@ class Tables:
         (answer,) = self.run(f"FROM {identifier(schema)}.{identifier(name)}")
         return answer.frame
 
-    def not_captured(self, text: str) -> list[str]:
-        """What to say of tables of a side that the SQL names and that are empty because nothing of the kind was captured."""
-        notes = []
+    def remarks(self, text: str) -> list[str]:
+        """What to say of the tables: what they lack, and which of those that the SQL names are empty because nothing of the kind was captured."""
+        notes = [f"{note.message} [{note.slug}]" for note in self.notes]
         for table, kind in _OF_KIND.items() if self._events else ():
             if names(text, [table]):
                 what = "no collection was recorded" if kind == "gc" else f"{kind} was not captured"
@@ -209,9 +217,10 @@ def _fill_side(
     side: SideFiles,
     reading: Reading,
     measured: bool,
+    notes: list[Note],
     progress: Callable[[str], None],
 ) -> TracediffError | None:
-    """Add the rows of every export of a side; why it has no measured tables, if so."""
+    """Add the rows of every export of a side, and to `notes` what they lack; why it has no measured tables, if so."""
     number, problem = 0, None
     for run_number, run in enumerate(side.runs):
         first_rank = next_rank = 0
@@ -229,6 +238,7 @@ def _fill_side(
                     export=reading.export,
                 )
                 try:
+                    notes += calls_lost(capture.db, capture.name)[0]
                     capture.db.execute(f"ATTACH {quoted(str(database))} AS out")
                     filling = _Filling(capture, folder, schema, numbers, reading)
                     found = capture.bounded(partial(filling.events, run.name))
