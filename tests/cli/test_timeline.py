@@ -12,7 +12,7 @@ from tests.cli.checks import expect_error, files
 from tests.report.decode import Decoded, decode
 from tests.report.hostile import NAMES
 from tests.serving import US, serving
-from tests.tiny import label
+from tests.tiny import FIXTURES, label
 from tracediff.cli.main import cli
 
 ORIGIN = 1_000_000
@@ -361,3 +361,11 @@ def test_usage(words, run, sides) -> None:
 def test_an_output_is_needed(run, sides) -> None:
     code, _, err = run("timeline", *sides)
     assert code == 2 and "--output" in err
+
+
+@pytest.mark.parametrize("other", ["base_1", "gtgraph_1"])
+def test_graphs_that_were_traced_as_wholes_have_no_timeline(other: str, run) -> None:
+    """Of gtgraph the kernels of CUDA graphs were not recorded (fixtures/pairs/README.md), so the host of both sides was measured."""
+    of = [str(FIXTURES / "pairs" / f"{name}.sqlite.xz") for name in ("gtgraph_1", other)]
+    error = expect_error(run("timeline", *of, "-o", "out.pftrace"), "no-kernels")
+    assert "gtgraph_1.sqlite.xz" in error and "--cuda-graph-trace=node" in error

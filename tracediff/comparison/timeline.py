@@ -234,7 +234,13 @@ def read_paired_runs(
     files = (_only(files[0], runs[0], 0), _only(files[1], runs[1], 1))
     sides = with_classes(reduce_sides(files, reading, progress))
     for lacking in (run for side in sides if not side.captured("kernels") for run in side.runs):
-        _read(lacking.sources, (), 0, 0)  # raises why, of the one that lacks them; others were measured alike
+        _read(lacking.sources, (), 0, 0)  # raises why, of one that lacks them; others were measured alike
+        if not lacking.sources[0][1].host_only:
+            raise TracediffError(
+                "no-kernels",
+                f"{lacking.parts[0].name}: the kernels of its CUDA graphs were not recorded",
+                fix="record both sides with nsys profile --cuda-graph-trace=node",
+            )
     table = steps_table(sides)
     frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)))
     strata = build_strata(frame)
@@ -358,7 +364,7 @@ def _warnings(
     notes += how_counted(parts, with_gil=with_gil)
     comparability = check((sides[0], sides[1]), compared[0], work=shared_work(sides))
     if not comparability.comparable:
-        failed = ", ".join(one.name for one in comparability.checks if one.status == "fail")
+        failed = ", ".join(one.name.replace("_", " ") for one in comparability.checks if one.status == "fail")
         notes.append(
             Note("timeline-not-comparable", f"the captures are not comparable ({failed}): deltas of their steps say nothing")
         )  # fmt: skip
