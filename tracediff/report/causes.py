@@ -155,12 +155,6 @@ def _same_again(finding: Finding) -> bool:
     return "gemm" in kinds and len(kinds) > 2
 
 
-def _twice(finding: Finding) -> bool:
-    """Whether there are at least twice as many as before."""
-    before, after = finding.evidence.count_baseline, finding.evidence.count_candidate
-    return bool(before and after and after >= 2 * before)
-
-
 # Advice, the cause that it is of ('' any), and when it helps: the first that does is given.
 _ADVISED: tuple[tuple[str, str, Callable[[Finding], object]], ...] = (
     ("code_loads", "", lambda one: one.facts.code_loads),
@@ -179,7 +173,7 @@ _ADVISED: tuple[tuple[str, str, Callable[[Finding], object]], ...] = (
     ("holder", "gil_wait", lambda one: one.where.holder_thread == UNNAMED),
     ("shared", "launch_latency", lambda one: one.candidate_ns > ALONE_NS * (one.evidence.count_candidate or inf)),
     ("memset", "memcpy", lambda one: one.where.holds("memset")),
-    ("copies", "memcpy", _twice),
+    ("copies", "memcpy", lambda one: (one.evidence.count_candidate or 0) >= 2 * (one.evidence.count_baseline or inf)),
     ("copies", "launch_api", lambda one: one.facts.copies),
     ("allocates", "host_api", lambda one: re.search(r"Malloc|Alloc|Free", one.where.api or "")),
     ("one_graph", "launch_api", lambda one: "GraphLaunch" in (one.where.api or "")),
@@ -329,13 +323,9 @@ def _by_count(finding: Finding, *, of_list: bool = False) -> str:
         shares = ", ".join(mix_shares(finding)) or say("mix_sizes")
         return say("title_batch_mix", shares=shares) if of_list else say("mix")
     if facts.graph_coverage:
-        before, after = (
-            f"{100 * one:.0f}" for one in (facts.graph_coverage.baseline, facts.graph_coverage.candidate)
-        )
-        return _placed(say("named_graphs", before=before, after=after), place if of_list else "")
+        return _placed(say("named_graphs", **_percent(facts.graph_coverage)), place if of_list else "")
     if facts.early:
-        before, after = (f"{100 * one:.0f}" for one in (facts.early.baseline, facts.early.candidate))
-        return say("named_early", before=before, after=after)
+        return say("named_early", **_percent(facts.early))
     if facts.launched:
         slots = _both(facts.launched) | {"range": function_of(where.range or ""), "per": facts.per}
         text, calls = say("count_kernels_in", **slots), facts.synchronised
@@ -371,6 +361,10 @@ def _both(fact: CallFact) -> dict[str, str]:
     return {"before": _count(fact.baseline), "after": _count(fact.candidate)}
 
 
+def _percent(of: Shares) -> dict[str, str]:
+    return {"before": f"{100 * of.baseline:.0f}", "after": f"{100 * of.candidate:.0f}"}
+
+
 def _counts(finding: Finding) -> dict[str, str]:
     """How many there are per step on both sides; of a cause of time, means that differ by less than is ever sure are one."""
     before, after = float(finding.evidence.count_baseline or 0), float(finding.evidence.count_candidate or 0)
@@ -394,12 +388,11 @@ def _other_memory(finding: Finding, kernel: str) -> str:
 
 def _overlap(finding: Finding, kernel: str) -> str:
     facts = finding.facts
-    behind, streams = facts.overlap or Shares(0.0, 0.0), facts.streams
-    before, after = f"{100 * behind.baseline:.0f}", f"{100 * behind.candidate:.0f}"
     overlaps, its = ("overlap", "their") if _several(finding) else ("overlaps", "its")
-    said = say("named_overlap", kernel=kernel, overlaps=overlaps, before=before, after=after, its=its)
-    if streams is not None:
-        return say("named_streams", overlap=said, per=facts.per, **_both(streams))
+    shares = _percent(facts.overlap or Shares(0.0, 0.0))
+    said = say("named_overlap", kernel=kernel, overlaps=overlaps, its=its, **shares)
+    if facts.streams is not None:
+        return say("named_streams", overlap=said, per=facts.per, **_both(facts.streams))
     if (slow := facts.slow_call) is not None:
         times = prose([slow.baseline_ns, slow.candidate_ns])
         both = arrow((times.number(slow.baseline_ns), times.time(slow.candidate_ns)))

@@ -299,11 +299,6 @@ def _of_kernel_time(row: KernelRow, context: Context) -> str:
 # Layers and limits
 
 
-def _layers_of_kind(row: LayerRow, context: Context) -> str:
-    rows = context.report.layers.rows
-    return str(sum(one.kind == row.kind for one in rows)) if row.kind else ""
-
-
 def _of_gpu_time(row: LayerRow, context: Context) -> float | None:
     total = sum(one.baseline_ns for one in context.report.layers.rows)
     return row.baseline_ns / total if total else None
@@ -437,7 +432,9 @@ VALUES: dict[str, Value] = {
     ),
     "matched_by": lambda row, context: words.WORKLOADS.get(row.workload, row.workload),
     "layer": lambda row, context: row.layer or "in no known layer",
-    "layers_of_kind": _layers_of_kind,
+    "layers_of_kind": lambda row, context: (
+        str(sum(one.kind == row.kind for one in context.report.layers.rows)) if row.kind else ""
+    ),
     "of_gpu_time": _of_gpu_time,
     "limited": lambda row, context: context.known["cells"][row.kernel],
     "work": lambda row, context: units.arrow(text for one in reached(row) if (text := _shapes(one))),

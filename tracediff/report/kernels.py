@@ -21,7 +21,7 @@ from tracediff.model import (
     Result,
 )
 from tracediff.model.causes import BUSY, OWN
-from tracediff.model.common import ABSENT
+from tracediff.model.common import ABSENT, SIDES
 from tracediff.report import names, units, words
 from tracediff.report.grammar import say
 from tracediff.report.names import Name
@@ -67,13 +67,12 @@ def kernel_time(rows: Sequence[KernelRow]) -> dict[str, float]:
     """The time of all kernels of each side, ns per step."""
     return {
         side: math.fsum(own.ns_per_step for row in rows if (own := getattr(row, side)) and own is not ABSENT)
-        for side in ("baseline", "candidate")
+        for side in SIDES
     }
 
 
 def _busy(accounting: Accounting) -> dict[str, float]:
-    sides = (("baseline", accounting.baseline), ("candidate", accounting.candidate))
-    return {side: math.fsum(ns.get(key, 0.0) for key in BUSY) for side, ns in sides}
+    return {side: math.fsum(getattr(accounting, side).get(key, 0.0) for key in BUSY) for side in SIDES}
 
 
 def _typical(row: KernelRow, one: KernelTypical) -> KernelRow:
@@ -105,13 +104,6 @@ def kernel_order(row: KernelRow) -> tuple[float, str, str]:
 
 
 # In words.
-
-
-def with_answers(result: Result) -> Result:
-    """The result with the sentences of its answers."""
-    return replace(
-        result, kernel_answers=[replace(one, text=sentence(result, one)) for one in result.kernel_answers]
-    )
 
 
 def sentence(result: Result, one: KernelAnswer) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tracediff.model import GateOutcome, Outcome, Result, Tool, Verdict
@@ -278,7 +278,8 @@ def render_many(
     ordered = sorted(results.items(), key=lambda one: _worst_first(one[1]))
     found = Counter(result.verdict for _, result in ordered)
     verdicts = ", ".join(f"{found[one]} {words.VERDICTS[one].word.lower()}" for one in _WORST if found[one])
-    gates = _gate_counts(one for _, result in ordered for one in _errors(result))
+    outcomes = Counter(one.outcome for _, result in ordered for one in _errors(result))
+    gates = ", ".join(f"{outcomes[one]} {one}" for one in _OUTCOMES if outcomes[one])
     slots = {"benchmarks": units.counted(len(ordered), "benchmark"), "verdicts": verdicts, "gates": gates}
     text = say("benchmarks_gates" if gates else "benchmarks", **slots) + "\n\n"
     text += "\n".join(_item(name, result) for name, result in ordered[:PAGE])
@@ -298,11 +299,6 @@ def _worst_first(result: Result) -> tuple[int, int, float]:
 
 def _errors(result: Result) -> list[GateOutcome]:
     return [one for one in result.gates.outcomes if one.severity == "error"] if result.gates else []
-
-
-def _gate_counts(outcomes: Iterable[GateOutcome]) -> str:
-    found = Counter(one.outcome for one in outcomes)
-    return ", ".join(f"{found[one]} {one}" for one in _OUTCOMES if found[one])
 
 
 def _item(name: str, result: Result) -> str:

@@ -18,7 +18,7 @@ from tracediff.report import remarks as remarks_of
 from tracediff.report.causes import advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, in_stops, other_clock, reason
 from tracediff.report.grammar import say, told
-from tracediff.report.kernels import with_answers
+from tracediff.report.kernels import sentence as answer
 from tracediff.stats.rules import MOST_RUNS, NEARLY, RUNS_TELL
 
 
@@ -30,7 +30,9 @@ def with_words(result: Result) -> Result:
     if _no_ranges(result):
         findings = [replace(one, where=replace(one.where, range=None)) for one in findings]
     result = replace(result, findings=[_finding(one, result) for one in findings])
-    return with_answers(replace(result, headline=headline(result), verdict_reason=reason(result)))
+    result = replace(result, headline=headline(result), verdict_reason=reason(result))
+    answers = [replace(one, text=answer(result, one)) for one in result.kernel_answers]
+    return replace(result, kernel_answers=answers)
 
 
 def with_titles(report: Show) -> Show:
@@ -250,11 +252,6 @@ def _hidden_host(result: Result, one: Insight) -> str:
     )  # fmt: skip
 
 
-def _late_rank(result: Result, one: Insight) -> str:
-    shares = {"share": f"{100 * one.share:.0f} %", "other": f"{100 * one.other_share:.0f} %"}
-    return say("late_rank", rank=f"{one.rank}", **shares)
-
-
 def _off_path(result: Result, one: Insight) -> str:
     step = words.unit(result)
     prose, whole = units.prose([one.baseline_ns, one.candidate_ns]), units.prose([result.step.candidate_ns])
@@ -274,7 +271,12 @@ def _off_path(result: Result, one: Insight) -> str:
 
 _WORDS: dict[str, Callable[[Result, Insight], str]] = {
     "hidden_host": _hidden_host,
-    "late_rank": _late_rank,
+    "late_rank": lambda _, one: say(
+        "late_rank",
+        rank=f"{one.rank}",
+        share=f"{100 * one.share:.0f} %",
+        other=f"{100 * one.other_share:.0f} %",
+    ),
     "falls_behind": _off_path,
     "off_path": _off_path,
 }

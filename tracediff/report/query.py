@@ -180,13 +180,11 @@ def render_reference() -> bytes:
         ("Measured", [one for one in reference.tables() if one.measured]),
         ("Both sides", reference.aligned()),
     )
-    index = "".join(f"\n- {kind}: {', '.join(map(_link, some))}." for kind, some in kinds)
+    index = "".join(
+        f"\n- {kind}: {', '.join(f'[`{one.name}`](#{one.name})' for one in some)}." for kind, some in kinds
+    )
     sections = (_section(one) for one in (*reference.tables(), *reference.aligned()))
     return (templates.text("sql.md") + index + "\n" + "".join(sections)).encode()
-
-
-def _link(table: reference.Table) -> str:
-    return f"[`{table.name}`](#{table.name})"
 
 
 def _section(table: reference.Table) -> str:

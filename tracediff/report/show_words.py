@@ -358,10 +358,6 @@ def _replayed(one: Advice) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _graphs(one: Advice) -> str:
-    return say("advice_graphs", share=units.share(one.share or 0.0), **_replayed(one))
-
-
 def _fuse(one: Advice) -> str:
     together = units.prose([one.ns]).size(one.ns or 0.0)
     place = "" if one.range.startswith(_OUTSIDE) else f" in {one.range}"
@@ -399,5 +395,6 @@ def _range_waits(one: Advice) -> str:
 
 
 _TEXTS: dict[str, Callable[[Advice], str]] = {
-    "graphs": _graphs, "fuse": _fuse, "long_kernel": _long, "range_waits": _range_waits,
+    "graphs": lambda one: say("advice_graphs", share=units.share(one.share or 0.0), **_replayed(one)),
+    "fuse": _fuse, "long_kernel": _long, "range_waits": _range_waits,
 }  # fmt: skip

@@ -330,10 +330,6 @@ def _blocking(row: StructureRow, _: dict[str, str]) -> str:
     return say("count_blocking", before=before, after=after)
 
 
-def _kernels(row: StructureRow, slots: dict[str, str]) -> str:
-    return say("count_kernels_in" if row.range else "count_kernels", **slots)
-
-
 def _made_of(row: StructureRow, slots: dict[str, str]) -> str:
     """Another data type or algorithm."""
     before, after = ("/".join(values) for values in (row.baseline_values, row.candidate_values))
@@ -373,14 +369,6 @@ def _messages(row: StructureRow, _: dict[str, str]) -> str:
     return say("count_messages", name=name, change=change, per=row.per, calls=calls)
 
 
-def _memory(row: StructureRow, _: dict[str, str]) -> str:
-    return say("count_peak", name=row.name, change=units.sizes(row.baseline, row.candidate))
-
-
-def _range(row: StructureRow, slots: dict[str, str]) -> str:
-    return say("count_range", **slots)
-
-
 def _copies(row: StructureRow, slots: dict[str, str]) -> str:
     name = _copied(row)
     if row.baseline_values and not row.varies:
@@ -401,13 +389,13 @@ _OF_KIND: dict[StructureKind, Callable[[StructureRow, dict[str, str]], str]] = {
     "graph_kernels": _part_of,
     "early": _part_of,
     "blocking": _blocking,
-    "kernels": _kernels,
+    "kernels": lambda row, slots: say("count_kernels_in" if row.range else "count_kernels", **slots),
     "dtype": _made_of,
     "algorithm": _made_of,
     "grid": _grid,
     "registers": _registers,
     "copies": _copies,
     "messages": _messages,
-    "memory": _memory,
-    "ranges": _range,
+    "memory": lambda row, slots: say("count_peak", change=units.sizes(row.baseline, row.candidate), **slots),
+    "ranges": lambda row, slots: say("count_range", **slots),
 }

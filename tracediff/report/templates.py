@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from jinja2.bccache import Bucket
@@ -54,17 +55,22 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
                 super().dump_bytecode(bucket)
 
 
-@cache
-def html_environment() -> jinja2.Environment:
-    """Return the environment for HTML: every value is escaped, an unknown name is an error."""
+def _environment(**escaping: Any) -> jinja2.Environment:
+    """An environment in which an unknown name is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder()),
-        autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         bytecode_cache=_Compiled(),
+        **escaping,
     )
+
+
+@cache
+def html_environment() -> jinja2.Environment:
+    """Return the environment for HTML: every value is escaped."""
+    return _environment(autoescape=True)
 
 
 def _escape_unless_markdown(value: object) -> object:
@@ -110,16 +116,8 @@ def _cell(cell: Cell, width: int) -> Markdown:
 @cache
 def markdown_environment() -> jinja2.Environment:
     """Return the environment for Markdown: what a filter did not make Markdown is escaped as running text."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder()),
-        autoescape=False,  # HTML escapes are not Markdown's: `finalize` is this format's autoescape
-        finalize=_escape_unless_markdown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        bytecode_cache=_Compiled(),
-    )
+    # HTML escapes are not Markdown's: `finalize` is this format's autoescape
+    environment = _environment(autoescape=False, finalize=_escape_unless_markdown, keep_trailing_newline=True)
     environment.filters.update(
         code=markdown_code,
         block=markdown_block,

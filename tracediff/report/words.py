@@ -331,16 +331,12 @@ def both_sides(finding: Finding, scale: units.Scale) -> str:
     """
     if finding.part == "tail" and min(finding.baseline_ns, finding.candidate_ns) < 0:
         return ""
-    return f"{sides_are(finding)}{scale.both(finding.baseline_ns, finding.candidate_ns)}"
-
-
-def sides_are(finding: Finding) -> str:
-    """Say what the times of both sides are where their difference is not the finding's size; else empty."""
-    if finding.cause == "batch_mix":
-        return "means as recorded "
     part = finding.candidate_ns - finding.baseline_ns
     of_one_rank = finding.where.rank is not None and abs(part - finding.delta_ns) > 1 + 1e-6 * abs(part)
-    return "mean over all ranks " if of_one_rank else ""
+    means = "mean over all ranks " if of_one_rank else ""
+    if finding.cause == "batch_mix":
+        means = "means as recorded "
+    return means + scale.both(finding.baseline_ns, finding.candidate_ns)
 
 
 def steps_note(result: Result) -> str:
