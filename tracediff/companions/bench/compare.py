@@ -172,14 +172,18 @@ def show_kpi(reports: Sequence[KpiReport]) -> ShowKpi | None:
     return ShowKpi(_sources(reports), rows)
 
 
-def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
+def _by_name(reports: Iterable[KpiReport]) -> dict[str, list[Metric]]:
     values: dict[str, list[Metric]] = {}
     for report in reports:
         for name, metric in report.metrics.items():
             values.setdefault(name, []).append(metric)
+    return values
+
+
+def _means(reports: Sequence[KpiReport]) -> dict[str, Metric]:
     return {
         name: Metric(math.fsum(one.value for one in found) / len(found), found[0].unit, found[0].better)
-        for name, found in values.items()
+        for name, found in _by_name(reports).items()
     }
 
 
@@ -249,15 +253,8 @@ def profiling_cost(profiled_ns: Sequence[float], unprofiled_ns: Sequence[float])
         float(np.sort(side)[len(side) // 5 : len(side) - len(side) // 5].mean()) for side in sides
     )
     change = trimmed(sides[1], sides[0])
-    low, high = change.interval if change else (None, None)
-    return ProfilingCost(
-        profiled_ns=profiled,
-        unprofiled_ns=unprofiled,
-        cost_ns=profiled - unprofiled,
-        share=(profiled - unprofiled) / unprofiled,
-        ci_low_ns=low,
-        ci_high_ns=high,
-    )
+    cost, interval = profiled - unprofiled, change.interval if change else (None, None)
+    return ProfilingCost(profiled, unprofiled, cost, cost / unprofiled, *interval)
 
 
 # The benchmark reports that a capture bundle holds, for a comparison of the bundle.
@@ -334,11 +331,11 @@ def _of(reports: Mapping[Path, KpiReport], runs: Iterable[BundleRun]) -> list[Kp
 def _cost_note(bundle: Bundle, reports: Mapping[Path, KpiReport]) -> str:
     parts = []
     for side in SIDES:
-        times = [_step_times(_of(reports, runs)) for runs in (bundle.profiled[side], bundle.controls[side])]
-        metric = next((name for name in _STEP_METRICS if all(name in one for one in times)), None)
+        both = [_by_name(_of(reports, runs)) for runs in (bundle.profiled[side], bundle.controls[side])]
+        metric = next((name for name in _STEP_METRICS if all(name in one for one in both)), None)
         if metric is None:
             continue
-        cost = profiling_cost(times[0][metric], times[1][metric])
+        cost = profiling_cost(*([one.value * 1e6 for one in found[metric]] for found in both))
         if cost is not None:
             interval = ""
             if cost.ci_low_ns is not None and cost.ci_high_ns is not None:
@@ -349,12 +346,3 @@ def _cost_note(bundle: Bundle, reports: Mapping[Path, KpiReport]) -> str:
                 f" {100 * cost.share:+.1f} %{interval}"
             )
     return f"Cost of profiling: {'; '.join(parts)}." if parts else ""
-
-
-def _step_times(reports: Iterable[KpiReport]) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {}
-    for report in reports:
-        for name, metric in report.metrics.items():
-            if name in _STEP_METRICS:
-                times.setdefault(name, []).append(metric.value * 1e6)
-    return times

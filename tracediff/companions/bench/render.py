@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from tracediff.companions.model import Kpi, KpiRow
 from tracediff.companions.render import table
 from tracediff.report import units, values, words
-from tracediff.report.blocks import Block, Cell, Line, Section
+from tracediff.report.blocks import Block, Cell, Line, Section, lead, notes
 from tracediff.report.grammar import say
 
 
 def section(kpi: Kpi) -> Section:
     """What changed first, then every figure with the share that the step's change explains; those that the sentence names come first."""
     found: list[Block] = [Line([text]) for text in [first(kpi)] if text]
-    found.append(
-        Line([say("lead_benchmarks", baseline=kpi.source_baseline, candidate=kpi.source_candidate)], "lead")
-    )
+    found.append(lead(say("lead_benchmarks", baseline=kpi.source_baseline, candidate=kpi.source_candidate)))
     if kpi.rows:
         found.append(table("benchmark figures", _ordered(kpi), VALUES, look="data sortable"))
-    found += [Line([text], "note") for text in [kpi.note] if text]
+    found += notes(kpi.note)
     gist = units.counted(len(kpi.rows), "figure")
     return Section("kpi", "Benchmark figures", found, depth=1, gist=gist, menu="Benchmark", printed=True)
 
@@ -34,15 +32,12 @@ def first(kpi: Kpi) -> str:
     said, before = list[str](), None
     for row in named:
         title, tail = _title(row)
-        slots = {
-            "before": _figure(row.baseline),
-            "after": _figure(row.candidate),
-            "unit": row.unit,
-            "change": _change(row),
-        }
-        figure = say("benchmark_figure", figure=f"{title}{tail}", **slots)
+        figure = say(
+            "benchmark_figure", figure=tail.strip() if title == before else f"{title}{tail}", before=_figure(row.baseline),
+            after=_figure(row.candidate), unit=row.unit, change=_change(row),
+        )  # fmt: skip
         if title == before:  # named once
-            said[-1] += f", {say('benchmark_figure', figure=tail.strip(), **slots)}"
+            said[-1] += f", {figure}"
         else:
             said.append(figure)
         before = title

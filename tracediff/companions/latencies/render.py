@@ -117,11 +117,8 @@ def facts(found: Latencies) -> str:
     step, parts = found.step, list[str]()
     if step.p_value is not None and found.verdict not in ("improved", "regressed"):
         parts.append(f"p {units.probability(step.p_value)}")
-    counts = (
-        units.pair(step.runs.baseline, step.runs.candidate),
-        units.pair(step.steps.baseline, step.steps.candidate),
-    )
-    parts.append(say("latency_counts", runs=counts[0], iterations=counts[1]))
+    runs, iterations = (units.pair(one.baseline, one.candidate) for one in (step.runs, step.steps))
+    parts.append(say("latency_counts", runs=runs, iterations=iterations))
     if step.noise_floor_ns is not None:
         pattern = "floor_assumed" if step.noise_source == "assumed" else "floor_measured"
         parts.append(say(pattern, floor=scale(found).time(step.noise_floor_ns)))

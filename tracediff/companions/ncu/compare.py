@@ -9,7 +9,6 @@ from math import gcd
 from typing import Literal
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from tracediff.companions import words as text
@@ -110,9 +109,9 @@ def _row(
         kernel=pairing.kernel,
     )
     if one is None and other is not None:
-        return structs.replace(row, change="added", sentence=say("ncu_added", size=_alone(other)))
+        return replace(row, change="added", sentence=say("ncu_added", size=_alone(other)))
     if other is None and one is not None:
-        return structs.replace(row, change="removed", sentence=say("ncu_removed", size=_alone(one)))
+        return replace(row, change="removed", sentence=say("ncu_removed", size=_alone(one)))
     assert one is not None and other is not None
     times = one.values.get("duration_ns"), other.values.get("duration_ns")
     if not times[0] or not times[1]:
@@ -120,8 +119,10 @@ def _row(
     change = "no_clear_change" if said else _change(one, other)
     why = [] if change == "no_clear_change" else _why(pairing, one, other)
     if together:
-        said = _of_sums(_in_all(pairing, before, after), change, times[0], times[1], why)
-    return structs.replace(
+        counts = f"{_kernels(len(pairing.baseline))} -> {len(pairing.candidate)}"
+        sums = f"{counts}: {_added(pairing.baseline, before)} -> {_added(pairing.candidate, after)}"
+        said = _of_sums(sums, change, times[0], times[1], why)
+    return replace(
         row,
         change=change,
         delta_ns=times[1] - times[0],
@@ -147,7 +148,7 @@ def _with_lines(row: NcuRow, baseline: Profile, candidate: Profile) -> NcuRow:
             )
     if not said:
         return row
-    return structs.replace(row, note="; ".join(filter(None, (f"most stalls: {', '.join(said)}", row.note))))
+    return replace(row, note="; ".join(filter(None, (f"most stalls: {', '.join(said)}", row.note))))
 
 
 def _change(one: NcuKernel, other: NcuKernel) -> Literal["faster", "slower", "no_clear_change"]:
@@ -410,12 +411,6 @@ def regrouped(
     return found, note, ""
 
 
-def _in_all(pairing: Pairing, before: Known, after: Known) -> str:
-    """The launches of both sides added up: `2 kernels -> 1: 2 x 12.1 us -> 21.0 us`."""
-    counts = len(pairing.baseline), len(pairing.candidate)
-    return f"{_kernels(counts[0])} -> {counts[1]}: {_added(pairing.baseline, before)} -> {_added(pairing.candidate, after)}"
-
-
 def _kernels(number: int) -> str:
     return "1 kernel" if number == 1 else f"{number} kernels"
 
@@ -486,17 +481,12 @@ def kernels(launches: Iterable[Launch]) -> dict[OpKey, Kernel]:
         key: Kernel(
             key,
             len(group),
-            _mean([one.values for one in group]),
-            _mean([one.stalls for one in group]),
+            _weighted([one.values for one in group]),
+            _weighted([one.stalls for one in group]),
             tuple(one.values["duration_ns"] for one in group if "duration_ns" in one.values),
         )
         for key, group in groups.items()
     }
-
-
-def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Means of what all rows have."""
-    return _weighted(rows, [1] * len(rows))
 
 
 def combine(keys: Sequence[OpKey], known: Known, together: bool) -> NcuKernel:
@@ -543,10 +533,11 @@ def _sums(parts: Sequence[Kernel], uses: Counter[OpKey]) -> list[float]:
     return [sum(end(part.durations) * uses[part.key] for part in parts) for end in (min, max)]
 
 
-def _weighted(rows: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[str, float]:
-    """Means of what all rows have."""
+def _weighted(rows: Sequence[dict[str, float]], weights: Sequence[int] = ()) -> dict[str, float]:
+    """Means of what all rows have, which weigh alike where no weights are given."""
     if len(rows) == 1:
         return rows[0]
+    weights = weights or [1] * len(rows)
     return {
         name: sum(row[name] * weight for row, weight in zip(rows, weights, strict=True)) / sum(weights)
         for name in rows[0]

@@ -191,7 +191,7 @@ def read_report(path: Path) -> Profile:
 
     Raises `TracediffError`: ncu-missing, ncu-damaged, and those of `read_csv`.
     """
-    ncu = find_ncu()
+    ncu = shutil.which(os.environ.get("NCU") or "ncu")
     if ncu is None:
         raise TracediffError(
             "ncu-missing",
@@ -224,11 +224,6 @@ def _print(ncu: str, report: Path, options: Iterable[str], page: Path) -> subpro
             check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
-
-
-def find_ncu() -> str | None:
-    """The ncu of $NCU, else of PATH; None where there is none."""
-    return shutil.which(os.environ.get("NCU") or "ncu")
 
 
 def _damaged(path: Path, why: str) -> TracediffError:

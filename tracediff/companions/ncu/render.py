@@ -14,7 +14,7 @@ from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.companions.render import marked, table
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT
-from tracediff.report.blocks import Block, Cell, Line, Row, Section, Strong, Table, facts, notes, terms
+from tracediff.report.blocks import Block, Cell, Line, Section, Strong, Table, facts, notes, terms
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
@@ -22,11 +22,9 @@ TITLE = "Kernels by hardware counters"
 NONE = "not collected"
 APART = "does not add up"
 SAME = "same"
-BOUNDS = {"compute": "compute", "memory": "memory", "compute_and_memory": "compute and memory", "latency": "latency"}  # fmt: skip
-LIMITS = {"grid": "grid (less than one wave)", "registers": "registers", "shared_mem": "shared memory",
-          "warps": "warps", "blocks": "blocks", "barriers": "barriers"}  # fmt: skip
-CHANGES = {"faster": "faster", "slower": "slower", "no_clear_change": "no clear change", "added": "added",
-           "removed": "removed", "not_collected": "not collected"}  # fmt: skip
+# whose words are not those of their keys
+LIMITS = {"grid": "grid (less than one wave)", "shared_mem": "shared memory"}
+CHANGES = ("faster", "slower", "no_clear_change", "added", "removed", "not_collected")
 MOVED = ("faster", "slower")
 TERMS = terms([
     ("bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."),
@@ -50,21 +48,21 @@ class Figure(msgspec.Struct, frozen=True):
 def section(ncu: Ncu) -> Section:
     """The kernels in a table, and a part for each with its figures and the rules that fired."""
     listed = table("ncu", ncu.rows, VALUES, limit=LIMIT, look="data sortable filterable")
+    # each row leads to its part by its name
+    linked = [
+        replace(row, cells=[replace(row.cells[0], link=f"ncu-{number}"), *row.cells[1:]])
+        for number, row in enumerate(listed.rows)
+    ]
     files = f"{file_line('Baseline', ncu.baseline)}; {file_line('candidate', ncu.candidate)}."
     blocks: list[Block] = [
         render.headline(headline(ncu)),
         *notes(files),
         Line([say("lead_ncu")], "lead"),
-        replace(listed, rows=[_linked(row, number) for number, row in enumerate(listed.rows)]),
+        replace(listed, rows=linked),
         *(_part(row, number) for number, row in enumerate(ncu.rows[:LIMIT])),
         *render.warnings(ncu.warnings, lacks(ncu)),
     ]
     return Section("ncu", TITLE, blocks, depth=1, gist=summary(ncu), menu="Counters", printed=True)
-
-
-def _linked(row: Row, number: int) -> Row:
-    """The row, whose name leads to its part."""
-    return replace(row, cells=[replace(row.cells[0], link=f"ncu-{number}"), *row.cells[1:]])
 
 
 def _part(row: NcuRow, number: int) -> Section:
@@ -230,7 +228,7 @@ def shape(side: NcuKernel) -> str:
 
 def bound(side: NcuKernel | None) -> str:
     """What a side is bound by."""
-    return of_side(side, lambda one: BOUNDS.get(one.bound or "", NONE))
+    return of_side(side, lambda one: (one.bound or NONE).replace("_", " "))
 
 
 def limited(side: NcuKernel | None) -> str:
@@ -266,12 +264,7 @@ def percent(row: NcuRow) -> str:
 
 def factors(row: NcuRow) -> str:
     """What the ratio of durations is made of."""
-    labels = {
-        "instructions": "instructions",
-        "cycles_per_instruction": "cycles per instruction",
-        "clock": "clock",
-    }
-    return " x ".join(f"{number:.3g} ({labels[key]})" for key, number in row.factors.items())
+    return " x ".join(f"{number:.3g} ({key.replace('_', ' ')})" for key, number in row.factors.items())
 
 
 def file_line(label: str, side: NcuSide) -> str:
@@ -330,7 +323,7 @@ def _count(ncu: Ncu, change: str) -> int:
 
 def summary(ncu: Ncu) -> str:
     """One line: how many kernels became faster and slower."""
-    counts = [f"{number} {words}" for key, words in CHANGES.items() if (number := _count(ncu, key))]
+    counts = [f"{number} {key.replace('_', ' ')}" for key in CHANGES if (number := _count(ncu, key))]
     return ", ".join(counts) or "no kernels"
 
 
@@ -345,7 +338,7 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
 
 def _change(row: NcuRow) -> Cell:
     look = row.change if row.change in MOVED else "noise"
-    return marked(percent(row) if row.delta_ns is not None else CHANGES[row.change], look)
+    return marked(percent(row) if row.delta_ns is not None else row.change.replace("_", " "), look)
 
 
 def _time(side: NcuKernel | None) -> Cell | None:

@@ -13,7 +13,6 @@ from tracediff.companions.model import (
     Trtexec,
     TrtexecChange,
     TrtexecFigure,
-    TrtexecGroup,
     TrtexecLayers,
     TrtexecRow,
     TrtexecSide,
@@ -75,16 +74,15 @@ def section(trtexec: Trtexec) -> Section:
     blocks: list[Block] = [render.headline(headline(trtexec)), *notes(sides)]
     if trtexec.figures:
         blocks.append(table("trtexec", means(trtexec), VALUES, look="data fixed"))
-        if tails := spread(trtexec):
+        tails = [
+            _figure(one, key)
+            for one in trtexec.figures
+            for key in sorted({*one.baseline, *one.candidate} - {"mean"}, key=_order)
+        ]
+        if tails:
             title = "Medians and percentiles"
-            blocks.append(
-                part(
-                    title,
-                    [table("trtexec", tails, VALUES, limit=LIMIT, title=title, look="data fixed")],
-                    1,
-                    folded=True,
-                )
-            )
+            listed = table("trtexec", tails, VALUES, limit=LIMIT, title=title, look="data fixed")
+            blocks.append(part(title, [listed], 1, folded=True))
     if trtexec.rows:
         blocks.append(Section("trtexec-layers", "Layers", _layers(trtexec), depth=1))
     blocks += render.warnings(trtexec.warnings)
@@ -92,7 +90,8 @@ def section(trtexec: Trtexec) -> Section:
 
 
 def _layers(trtexec: Trtexec) -> list[Block]:
-    first = notable(trtexec)
+    # the rows that say more than a time: those that changed beyond noise, or in what they are
+    first = [row for row in trtexec.rows if row.level in picture.SURE or row.match in _NOTABLE or row.changes]
     others = [row for row in trtexec.rows if row not in first]
     ordered = [*first, *others][:LIMIT]
     listed = table(
@@ -105,26 +104,21 @@ def _layers(trtexec: Trtexec) -> list[Block]:
     if bars := picture.rows(trtexec, [name(row).text(400) for row in trtexec.rows]):
         made.append(Drawing(Later(partial(picture.draw, bars), WIDE, NARROW), "", look="drawn"))
     made += [listed, *([] if first else [Line([say("no_layer_changed")])])]
-    if changes := [Changed(row, one) for row, one in changed(trtexec)]:
-        made.append(
-            part(
-                render.LISTED["trtexec changes"].title,
-                [table("trtexec changes", changes, VALUES, limit=LIMIT)],
-                1,
-            )
-        )
+    if changes := [Changed(row, one) for row in trtexec.rows for one in row.changes]:
+        listed = table("trtexec changes", changes, VALUES, limit=LIMIT)
+        made.append(part(listed.caption, [listed], 1))
     for kind in ("type", "precision"):
-        if of := groups(trtexec, kind):
-            by = table(
-                "trtexec groups", of, VALUES, limit=LIMIT, title=f"Layers by {kind}", look="data sortable"
-            )
-            made.append(part(f"Layers by {kind}", [by], 1))
+        if of := [one for one in trtexec.groups if one.kind == kind]:
+            title = f"Layers by {kind}"
+            by = table("trtexec groups", of, VALUES, limit=LIMIT, title=title, look="data sortable")
+            made.append(part(title, [by], 1))
     return made
 
 
 def _whole(trtexec: Trtexec) -> TrtexecRow:
     """All layers, as a row."""
-    one, other, delta = totals(trtexec)
+    one, other = trtexec.baseline.total_ns, trtexec.candidate.total_ns
+    delta = None if one is None or other is None else other - one
     before, after = (TrtexecLayers(["All layers"], [], [], [], time_ns=ns) for ns in (one, other))
     return TrtexecRow("exact", 1.0, False, before, after, delta_ns=delta, level=None, sentence="")
 
@@ -132,15 +126,6 @@ def _whole(trtexec: Trtexec) -> TrtexecRow:
 def means(trtexec: Trtexec) -> list[Figure]:
     """The mean of every figure."""
     return [_figure(one, "mean") for one in trtexec.figures]
-
-
-def spread(trtexec: Trtexec) -> list[Figure]:
-    """Median, percentiles, minimum and maximum of the figures that have them."""
-    return [
-        _figure(one, key)
-        for one in trtexec.figures
-        for key in sorted({*one.baseline, *one.candidate} - {"mean"}, key=_order)
-    ]
 
 
 def _order(key: str) -> tuple[int, float]:
@@ -183,16 +168,6 @@ def meaning(row: TrtexecRow) -> str:
     return "; ".join(said[:2])
 
 
-def notable(trtexec: Trtexec) -> list[TrtexecRow]:
-    """The rows that say more than a time: those that changed beyond noise, or in what they are."""
-    return [row for row in trtexec.rows if row.level in picture.SURE or row.match in _NOTABLE or row.changes]
-
-
-def changed(trtexec: Trtexec) -> list[tuple[TrtexecRow, TrtexecChange]]:
-    """Layers of which the layer info says something else."""
-    return [(row, one) for row in trtexec.rows for one in row.changes]
-
-
 def headline(trtexec: Trtexec) -> str:
     """The first sentences: the verdict, what changed, by how much, how sure; then the layer that changed most."""
     said = f"{VERDICTS[trtexec.verdict].word}: {trtexec.verdict_reason}"
@@ -220,20 +195,9 @@ def layers_line(trtexec: Trtexec) -> str:
         f"of them {one.reformats:,} -> {other.reformats:,} reformats",
     ]
     parts += [f"{counts[match]} {MATCHES[match]}" for match in _NOTABLE if counts[match]]
-    whats = Counter(change.what for _, change in changed(trtexec))
+    whats = Counter(change.what for row in trtexec.rows for change in row.changes)
     parts += [f"{whats[what]} with another {what}" for what in ("tactic", "precision", "type") if whats[what]]
     return ", ".join(parts)
-
-
-def totals(trtexec: Trtexec) -> tuple[float | None, float | None, float | None]:
-    """The sums of the layers of both sides, and their difference."""
-    one, other = trtexec.baseline.total_ns, trtexec.candidate.total_ns
-    return one, other, None if one is None or other is None else other - one
-
-
-def groups(trtexec: Trtexec, kind: str) -> list[TrtexecGroup]:
-    """The groups of a kind."""
-    return [one for one in trtexec.groups if one.kind == kind]
 
 
 def side_line(word: str, side: TrtexecSide) -> str:
