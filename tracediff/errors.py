@@ -56,6 +56,12 @@ def guard(text: str) -> str:
     return "\n".join(f"\u200b{line}" if line.lstrip().startswith("::") else line for line in lines)
 
 
+def some(names: list[str], most: int, last: str = " and ", between: str = ", ") -> str:
+    """The first names in a message, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - most
+    return between.join(names[:most]) + (f"{last}{more} more" if more > 0 else "")
+
+
 def printable(text: str) -> str:
     """Make a message fit for a terminal or a log, whatever names are in it: nothing unseen, of bounded length.
 

@@ -21,7 +21,7 @@ from tracediff.comparison.cells import STEP, IdleKey, Layout
 from tracediff.comparison.frame import CellSums, Frame
 from tracediff.comparison.kernel_table import KernelCells
 from tracediff.comparison.shown import PARTS
-from tracediff.errors import TracediffError, UsageError
+from tracediff.errors import TracediffError, UsageError, some
 from tracediff.execution.sides import Side, stacked
 from tracediff.formats.selection import Pick
 from tracediff.kernels.names import short
@@ -183,10 +183,10 @@ class _Steps:
         if len(runs) > 1:
             choices = [f"{_stem(self._runs[run])}:{pick.number}" for run in runs]
             lengths = [_length(mine.filter(pl.col("run") == run)) for run in runs]
-            listed = _listed([f"{one} ({length})" for one, length in zip(choices, lengths, strict=True)])
+            said = [f"{one} ({length})" for one, length in zip(choices, lengths, strict=True)]
             raise UsageError(
                 "step-of-which-run",
-                f"step {pick.number} is in {len(runs)} runs: {listed}",
+                f"step {pick.number} is in {len(runs)} runs: {some(said, PARTS, ', ')}",
                 fix=f"--step {choices[0]}",
             )
         many = int(mine["occurrence"].max())  # type: ignore[arg-type]
@@ -198,7 +198,7 @@ class _Steps:
             ]
             raise UsageError(
                 "step-number-repeats",
-                f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {_listed(said)}",
+                f"{many} steps of {self._runs[runs[0]]} have the number {pick.number}: {some(said, PARTS, ', ')}",
                 fix=f"--step {pick.text}#1",
             )
         mine = mine.filter(pl.col("occurrence") == (pick.occurrence or 1))
@@ -214,7 +214,7 @@ class _Steps:
         named = [at for at, name in enumerate(self._runs) if pick.run in (name, _stem(name))]
         named = named or [at for at in range(len(self._runs)) if pick.run == f"{at + 1}"]
         if len(named) != 1:
-            there = _listed([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)])
+            there = some([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)], PARTS, ", ")
             raise UsageError(
                 "no-such-run",
                 f"{pick.run} is to name one run: it names {len(named)}",
@@ -232,11 +232,6 @@ def _stem(name: str) -> str:
     for ending in (".xz", ".zst", ".gz", ".sqlite", ".nsys-rep", ".json"):
         name = name.removesuffix(ending)
     return name
-
-
-def _listed(choices: Sequence[str]) -> str:
-    more = len(choices) - PARTS
-    return ", ".join(choices if more <= 0 else [*choices[:PARTS], f"{more} more"])
 
 
 def described(

@@ -13,7 +13,7 @@ from tracediff.accounting.reduction import Reduction
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.shown import FIRST
 from tracediff.comparison.tables import KINDS as SYSTEM
-from tracediff.errors import TracediffError
+from tracediff.errors import TracediffError, some
 from tracediff.execution.ladder import ALIKE, Shared, graphs_apart, launched
 from tracediff.execution.sides import Run, Side
 from tracediff.formats.lost import MOST
@@ -336,7 +336,7 @@ def need_one_program(sides: Sequence[Side]) -> None:
         few, many = sorted((unlike, alike), key=len)
         raise TracediffError(
             "mixed-programs",
-            f"the runs of {side.label} are no repeats of one program: {_named(few)} against {_named(many)}: {why[unlike[0]]}",
+            f"the runs of {side.label} are no repeats of one program: {some(few, FIRST)} against {some(many, FIRST)}: {why[unlike[0]]}",
             fix="give the runs of one program on a side; compare takes them together with --force",
             exit_code=4,
         )
@@ -385,7 +385,7 @@ def repeated_captures(sides: Sequence[Side]) -> list[Note]:
                 copies.append(f"{run.name} of {first}")
         if copies:
             text = (
-                f"{side.label} holds captures more than once (a copy: {_named(copies)}): copies"
+                f"{side.label} holds captures more than once (a copy: {some(copies, FIRST)}): copies"
                 " are no repeats, so noise, interval and p are not to be believed. Leave them out"
             )
             notes.append(Note("repeated-capture", text))
@@ -417,7 +417,7 @@ def captures_of_both(baseline: Side, candidate: Side) -> list[Note]:
     if not both:
         return []
     text = (
-        f"{baseline.label} and {candidate.label} hold the same capture ({_named(both)}): with itself it has not changed,"
+        f"{baseline.label} and {candidate.label} hold the same capture ({some(both, FIRST)}): with itself it has not changed,"
         " whatever the programs did. Give another file where two were meant"
     )
     return [Note("same-capture", text)]
@@ -425,10 +425,6 @@ def captures_of_both(baseline: Side, candidate: Side) -> list[Note]:
 
 def _exports(side: Side) -> list[tuple[Run, Reduction]]:
     return [(run, part) for run in side.runs for part in run.parts]
-
-
-def _named(captures: list[str]) -> str:
-    return ", ".join(captures[:3]) + (f" and {len(captures) - 3} more" if len(captures) > 3 else "")
 
 
 def _identities(part: Reduction) -> list[object]:

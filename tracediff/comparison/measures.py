@@ -334,28 +334,17 @@ def _at_place(measure: Measure, books: Accounting, result: Result) -> Measured |
 def _work(threads: Sequence[ThreadRow]) -> Measured | None:
     """What threads that launch nothing work per step, those that both sides have; None without one."""
     known = [row for row in threads if row.level is not None]
-    changes: list[_Change] = [
-        (row.level, row.delta_ns or 0.0, row.ci_low_ns, row.ci_high_ns) for row in known
-    ]
-    if not known:
-        return None
-    return Measured(
-        sum(row.baseline_range_ns or 0.0 for row in known),
-        sum(change[1] for change in changes),
-        *_sure(changes),
-        low=sum(row.ci_low_ns or 0.0 for row in known),
-        high=sum(row.ci_high_ns or 0.0 for row in known),
-        places=tuple(row.role for row in sorted(known, key=lambda row: -(row.candidate_range_ns or 0.0))),
-    )
+    places = tuple(row.role for row in sorted(known, key=lambda row: -(row.candidate_range_ns or 0.0)))
+    return replace(_sum(known, "baseline_range_ns"), places=places) if known else None
 
 
-def _sum(rows: Sequence[PlaceRow] | Sequence[KernelTypical]) -> Measured:
+def _sum(rows: Sequence[PlaceRow | KernelTypical | ThreadRow], baseline: str = "baseline_ns") -> Measured:
     return Measured(
-        sum(row.baseline_ns for row in rows),
-        sum(row.delta_ns for row in rows),
-        *_sure((row.level, row.delta_ns, row.ci_low_ns, row.ci_high_ns) for row in rows),
-        low=sum(row.ci_low_ns for row in rows),
-        high=sum(row.ci_high_ns for row in rows),
+        sum(getattr(row, baseline) or 0.0 for row in rows),
+        sum(row.delta_ns or 0.0 for row in rows),
+        *_sure((row.level, row.delta_ns or 0.0, row.ci_low_ns, row.ci_high_ns) for row in rows),
+        low=sum(row.ci_low_ns or 0.0 for row in rows),
+        high=sum(row.ci_high_ns or 0.0 for row in rows),
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError, no_permission, visible
+from tracediff.errors import TracediffError, no_permission, some, visible
 from tracediff.execution.cache import Cache, key_of, opened
 from tracediff.execution.executors import Workers, alone, explain, worker_died, workers
 from tracediff.execution.sides import Reading
@@ -198,9 +198,8 @@ def _notes_of(side: SideFiles, runs: Sequence[Run], failed: Sequence[LeftOut], u
         text = f"{all_steps - steps} of {all_steps} whole steps{of} are left out (--steps {spell_steps(only)}); every figure is of the steps kept"
         notes.append(Note("steps-left-out", f"{side.label}: {text}"))
     if failed:
-        named = "; ".join(f"{one.name}: {one.slug}" for one in failed[:NAMED])
-        more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
-        text = f"{len(failed)} of {len(measured) + len(failed)} exports could not be read and are left out ({named}{more})"
+        named = some([f"{one.name}: {one.slug}" for one in failed], NAMED, "; and ", "; ")
+        text = f"{len(failed)} of {len(measured) + len(failed)} exports could not be read and are left out ({named})"
         notes.append(Note("exports-left-out", f"{side.label}: {text}"))
     return notes
 
@@ -216,9 +215,8 @@ def one_error(errors: Sequence[tuple[str, TracediffError]], exports: int) -> Tra
     if len({error.slug for _, error in errors}) == 1:
         message = first.message
         if not alone:
-            also = ", ".join(name for name, _ in errors[1 : MOST_NAMED + 1])
-            more = f" and {len(errors) - 1 - MOST_NAMED} more" if len(errors) - 1 > MOST_NAMED else ""
-            message += f"; the same of {also}{more} ({len(errors)} of {exports} exports)"
+            also = some([name for name, _ in errors[1:]], MOST_NAMED)
+            message += f"; the same of {also} ({len(errors)} of {exports} exports)"
         said = [one for one in (first.fix, fix if helps else None) if one]
         return TracediffError(first.slug, message, fix="; ".join(said) or None, exit_code=first.exit_code)
     lines = [f"{error.message} [{error.slug}]" for _, error in errors[:MOST_NAMED]]

@@ -16,7 +16,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.accounting.reduction import Reduction
-from tracediff.errors import UsageError
+from tracediff.errors import UsageError, some
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
@@ -155,8 +155,7 @@ def ranges_alike(sides: Sequence[Side]) -> list[Side]:
     if not renamed or len(set(renamed.values())) < len(renamed):
         return list(sides)
     names = [f"{before} -> {after}" for before, after in sorted(renamed.items())]
-    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    text = f"ranges have other names in the candidate, and the same place in its step: {', '.join(names[:NAMED])}{more}"
+    text = f"ranges have other names in the candidate, and the same place in its step: {some(names, NAMED, ', and ')}"
     baseline, candidate, *noise = sides
     candidate = replace(candidate, notes=(*candidate.notes, Note("ranges-renamed", text)))
     return [_renamed(baseline, renamed), candidate, *(_renamed(side, renamed) for side in noise)]
@@ -290,8 +289,7 @@ def warnings_of(sides: Sequence[Side]) -> list[Note]:
             left[slug] += len(exports)
             continue
         if texts[slug] > 1 or any(exports.values()):
-            names, more = ", ".join(list(exports)[:NAMED]), len(exports) - NAMED
-            text = f"{names} and {more} more: {text}" if more > 0 else f"{names}: {text}"
+            text = f"{some(list(exports), NAMED)}: {text}"
         notes.append(Note(slug, text))
     return notes + [
         Note(slug, f"the same in other numbers; further exports: {count}") for slug, count in left.items()

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tracediff.errors import TracediffError, UsageError
+from tracediff.errors import TracediffError, UsageError, some
 from tracediff.formats import columnar
 from tracediff.formats.bundle import MANIFEST, Bundle, SideName, is_bundle, read_bundle, read_manifest
 from tracediff.formats.files import missing
@@ -447,7 +447,7 @@ def _not_taken(folder: Path, runs: Sequence[RunFiles], entries: Sequence[Path]) 
     if not left:
         return []
     others = "; ".join(
-        f"{_counted(len(names), kind)} ({', '.join(names[:_NAMED])}{_more(len(names))})"
+        f"{_counted(len(names), kind)} ({some(names, _NAMED)})"
         for kind, names in sorted(left.items(), key=lambda one: _PLURAL[one[0]])
     )
     kind = TORCH if all(is_trace_name(one) for one in used) else NSYS
@@ -470,7 +470,3 @@ def _kind(path: Path, places: Sequence[Path]) -> str:
 def _counted(number: int, kind: str) -> str:
     noun = kind if number == 1 else _PLURAL[kind]
     return f"{number} {noun}"
-
-
-def _more(names: int) -> str:
-    return f" and {names - _NAMED} more" if names > _NAMED else ""

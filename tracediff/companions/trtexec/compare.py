@@ -15,6 +15,7 @@ from tracediff.companions.model import Trtexec, TrtexecFigure, TrtexecRow, Trtex
 from tracediff.companions.trtexec.layers import Engine, assumed, compare_layers, engine_of, groups
 from tracediff.companions.trtexec.read import Log, Run, Side, Times
 from tracediff.companions.verdict import compare_runs, decide, levels, variance_of_mean
+from tracediff.errors import some
 from tracediff.model import Note, Verdict
 from tracediff.report.grammar import say
 
@@ -222,14 +223,13 @@ def _warnings(
 
 
 def _of_run(run: Run, one: RunFigures) -> list[tuple[str, str]]:
-    more = f"; {len(one.differ) - 3} more" if len(one.differ) > 3 else ""
     compute = one.iterations.get("gpu_compute")
     spread = (run.log.unstable if run.log else None) or 0.0
     if compute is not None and compute.any():
         spread = 100 * float(compute.std() / compute.mean())
     notes = (
         (one.differ, "trtexec-log-differs",
-         f"the log is not of the same run as the times: {'; '.join(one.differ[:3])}{more}"),
+         f"the log is not of the same run as the times: {some(one.differ, 3, '; ', '; ')}"),
         (run.times and run.times.with_warmups and not run.log, "trtexec-warmups",
          "this version of trtexec exports the warm-ups among the times, and without the log they cannot be told apart:"
          " they are in the figures"),
