@@ -233,6 +233,22 @@ def test_time_that_may_only_have_moved_carries_nothing():
     assert (verdict, facts.basis, facts.moved) == ("inconclusive", "scatter", True)
 
 
+def test_sure_parts_that_take_turns_carry_nothing():
+    """One place gains 400 us, another loses 300: the sum is +100, 1.1 % of the step, and what went against it is larger than three quarters of that."""
+    one, other = (side(*[large_step(*us)] * 4) for us in ((50, 350), (450, 50)))
+    found = measured(one, other, idle=2, kernels=1)
+    assert sorted(round(row.delta) for row in judge(found).rows if row.clear) == [-300 * US, 400 * US]
+    assert verdict_of(found)[0] == "inconclusive"
+
+
+def test_a_sure_part_carries_nothing_where_the_step_moved_the_other_way():
+    """One place gains 140 us for sure. Sixty of 100 us lose 3 each, which alone is noise: the step is 40 us shorter, and not slower."""
+    one, other = (side(*[[host, *[us] * 60, 3_000.0]] * 4) for host, us in ((50.0, 100.0), (190.0, 97.0)))
+    found = measured(one, other, idle=61, kernels=1)
+    assert [round(row.delta) for row in judge(found).rows if row.clear] == [140 * US]
+    assert verdict_of(found)[0] == "inconclusive"
+
+
 def test_less_than_a_percent_carries_nothing():
     found = measured(side(*[large_step(50)] * 4), side(*[large_step(135)] * 4), idle=2, kernels=1)
     assert verdict_of(found)[0] != "regressed"

@@ -356,7 +356,7 @@ def _sure(judged: Judged, phase: PhaseCells, levels: Sequence[str]) -> list[Judg
 
 
 def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
-    """The sum of sure causes of a typical step where it carries the verdict: large enough, and nothing else can have moved against it."""
+    """The sum of sure causes of a typical step where it carries the verdict: large enough, as the step moved, and no cause, sure or not, can be as far against it."""
     if sure and min(phase.runs) < PERMUTE:  # of few runs everything is likely at best
         return None
     # of an exact count, the time may be unsure
@@ -366,8 +366,11 @@ def _carried(phase: PhaseCells, judged: Judged, *, sure: bool) -> float | None:
     if abs(total) < SURELY * phase.step_ns:
         return None
     rest = [one for one in judged.rows if one.phase is phase and one.part == "typical" and one not in rows]
-    against = [one for one in rest if (one.low if total > 0 else -one.high) <= -NEARLY * abs(total)]
-    return None if against else total
+    # what the sum has, by how far it moved; of the rest, how far it may have
+    most = [(one.delta, one.delta) for one in rows] + [(one.low, one.high) for one in rest]
+    against = any((low if total > 0 else -high) <= -NEARLY * abs(total) for low, high in most)
+    step = float(phase.typical.estimate.delta[STEP])
+    return None if against or total * step <= 0 else total
 
 
 def _quiet(phase: PhaseCells) -> bool:
