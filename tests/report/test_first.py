@@ -389,6 +389,10 @@ def test_regular_stops_that_no_collection_was_seen_in_are_asked_about_once() -> 
     assert "every 5th" not in told.findings[1].next
     traced = with_words(msgspec.structs.replace(one, coverage=m.Coverage(*[{"gc": "captured"}] * 2)))
     assert "every 5th" not in traced.findings[0].next
+    # a collection holds the GIL: without it the thread waits
+    waits = msgspec.structs.replace(WORK, facts=m.FindingFacts(without_gil=True))
+    told = with_words(msgspec.structs.replace(one, findings=[waits, rest]))
+    assert told.findings[0].next.startswith("find what takes the time in _schedule: a lock")
     # graphs that are made anew in some steps are what stops them
     made = counted("graph_instantiations", 0, 0.2, name="cudaGraphInstantiate")
     told = with_words(msgspec.structs.replace(one, structure=[made]))
@@ -1550,6 +1554,11 @@ def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> 
             "find what the thread waits for in wait_for_batch",
         ),
         ("host_work", {"where": {"range": "_schedule"}}, "profile the host code in _schedule"),
+        (
+            "host_work",
+            {"where": {"range": "respond"}, "facts": m.FindingFacts(without_gil=True)},
+            "find what takes the time in respond: a lock, a queue, I/O, a sleep, or native code",
+        ),
         ("host_work", {"where": {"range": "ncclReduceScatter"}}, "join messages"),
         (
             "host_work",
@@ -1611,6 +1620,7 @@ OF_TYPES = {"name": "gemm", "baseline_values": ["bf16"], "candidate_values": ["f
         ("launch_api", {}, counted("graph_instantiations", 0, 1, name="cudaGraphExecUpdate"), "find why CUDA graphs are made anew"),
         ("launch_api", {}, counted("graph_instantiations", 1, 0, name="cudaGraphExecUpdate"), "count the launches per step"),
         ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES), "find what makes these kernels compute in fp32: a weight, an input or a cast was bf16"),
+        ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES | {"baseline_values": ["tf32"]}), "find what changed the precision of matrix products: allow_tf32"),
         ("kernel_time", GEMM, counted("dtype", 1, 1, **OF_TYPES | {"name": "norm"}), "find out what selects these kernels"),
     ],
 )  # fmt: skip
@@ -1786,6 +1796,10 @@ def test_copies_are_counted_as_their_cause_counts_them() -> None:
     ends = {"baseline_values": ["0", "1"], "candidate_values": ["31", "32"], "varies": True}
     some = counted("copies", 1, 32, name="[memcpy DtoH]", memory="pageable", **ends)
     assert said(2, 33, some) == "By count: memcpy DtoH (pageable) 0-1 -> 31-32 (+46.0 us)."  # its own
+    # kernels that went with them took longer: 31 more copies do not take 46 us less
+    other = m.Kernels(("mul",), ("[memcpy DtoH]",))
+    one = finding("kernel_time", -46.0, rank=2, level="exact", where={"kernels": other})
+    assert said(2, 33, some) == "By count: memcpy DtoH (pageable) 0-1 -> 31-32."
 
 
 def test_launches_that_a_cause_counts_are_not_counted_again_among_all() -> None:

@@ -143,6 +143,7 @@ class Describe:
         self._steps_of = phases.group_by("side", "phase").agg(pl.col("steps").sum())
         peers = stacked(sides, "awaited").filter(pl.col("peer") != "")
         self._awaited = peers.join(phases, on=["side", "run", "part", "stratum"])
+        self._holds = stacked(sides, "gil").join(phases, on=["side", "run", "part", "stratum"])
         self._row = {cell: number for number, cell in enumerate(layout.kernels)}
         self._host_only = not all(side.captured("kernels") for side in sides)
         steps = measured.frame.steps
@@ -194,6 +195,7 @@ class Describe:
             baseline_without_gc=without_gc[0],
             candidate_without_gc=without_gc[1],
             awaited=self._awaited_by(key, one) if key.cause == "host_work" else None,
+            without_gil=key.cause == "host_work" and self._without_gil(key.thread, one),
             other_stream=crossed if key.cause == "dependency" else None,
             other_device=elsewhere > MOSTLY,
         )
@@ -225,10 +227,7 @@ class Describe:
         mine = self._awaited.filter(
             pl.col("thread") == key.thread, pl.col("place") == key.where, pl.col("phase") == phase
         )
-        steps = dict(self._steps_of.filter(pl.col("phase") == phase).select("side", "steps").iter_rows())
-        if rounds := self._m.frame.rounds:
-            first = self._m.frame.runs[0]
-            steps = {0: sum(rounds[:first]), 1: sum(rounds[first : first + self._m.frame.runs[1]])}
+        steps = self._steps(phase)
         spent: dict[tuple[str, str, bool], list[float]] = {}
         for *peer_at, side, ns in mine.select("peer", "peer_place", "near", "side", "ns").iter_rows():
             spent.setdefault(tuple(peer_at), [0.0, 0.0])[side] += ns / steps[side]
@@ -237,6 +236,23 @@ class Describe:
         if peer is None or changes[peer] * one.delta < MOSTLY * one.delta**2:
             return None
         return AwaitedFact(*peer, *spent[peer])
+
+    def _without_gil(self, thread: str, one: Judgement) -> bool:
+        """Whether a thread that runs Python held the GIL no longer or shorter for a change worth telling: it waited then, or ran native code."""
+        phase = one.phase.steps.phase
+        mine = self._holds.filter(pl.col("thread") == thread, pl.col("phase") == phase)
+        sums = dict(mine.group_by("side").agg(pl.col("hold_ns").sum()).iter_rows())
+        if abs(one.delta) < LITTLE * one.phase.step_ns or len(sums) < 2 or not all(sums.values()):
+            return False
+        before, after = (sums[side] / many for side, many in self._steps(phase).items())
+        return bool(abs(after - before) <= LITTLE * abs(one.delta))
+
+    def _steps(self, phase: str) -> dict[int, float]:
+        """The steps of a phase, or its rounds, in all runs of each side."""
+        if rounds := self._m.frame.rounds:
+            first = self._m.frame.runs[0]
+            return {0: sum(rounds[:first]), 1: sum(rounds[first : first + self._m.frame.runs[1]])}
+        return dict(self._steps_of.filter(pl.col("phase") == phase).select("side", "steps").iter_rows())
 
     def _of_kernels(self, one: Judgement) -> Candidate:
         kernels, phase = self._m.kernels, one.phase.steps.phase

@@ -305,6 +305,7 @@ class FindingFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     allocations: list[AllocationFact] = []
     os_calls: list[OsCallFact] = []
     awaited: AwaitedFact | None = None  # whom a wait for another process was for, where that changed with it
+    without_gil: bool = False  # the thread, which runs Python, did not hold the GIL for the time that changed
     code_loads: CallFact | None = (
         None  # code that one side loads in every step; the host work around it is the cause's
     )

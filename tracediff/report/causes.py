@@ -169,6 +169,7 @@ _ADVISED: tuple[tuple[str, str, Callable[[Finding], object]], ...] = (
     ("other_device", "", lambda one: one.facts.other_device),
     ("awaits", "host_work", lambda one: awaits(one.where.range or "")),
     ("os_call", "host_work", lambda one: one.where.os_call),
+    ("without_gil", "host_work", lambda one: one.facts.without_gil),
     ("collectives", "host_work", lambda one: (one.where.range or "").startswith("nccl")),
     ("holder", "gil_wait", lambda one: one.where.holder_thread == UNNAMED),
     ("shared", "launch_latency", lambda one: one.candidate_ns > ALONE_NS * (one.evidence.count_candidate or inf)),
@@ -598,6 +599,8 @@ def _placed(what: str, place: str) -> str:
 def _idle_of(finding: Finding, *, short: bool = False) -> str:
     """`short`: in a sentence, where the range says enough of the place."""
     facts = finding.facts
+    if facts.without_gil and not (facts.awaited or finding.where.os_call):
+        return _placed(say("idle_without_gil"), at(finding.where.range or ""))
     if facts.awaited:
         waits = _placed(say("idle_waits"), at(finding.where.range or ""))
         return say("idle_awaited", waits=waits, peer=awaited(facts.awaited)[0])

@@ -163,9 +163,9 @@ def _surely_faster(result: Result) -> bool:
 def in_stops(result: Result, finding: Finding) -> str:
     """What to look for where the first cause is host work in stops of the candidate: graphs that are made in them, or missing; in regular ones a collection that was not traced."""
     stops, first = result.observed.stops, [one.finding for one in result.observed.parts[:1]]
-    if finding.facts.code_loads or stops is None or stops.side != "candidate":
+    if stops is None or stops.side != "candidate":
         return ""
-    if finding.cause != "host_work" or finding.where.os_call or finding.rank not in first:
+    if finding.cause != "host_work" or advised_of(finding) or finding.rank not in first:
         return ""
     phase = result.observed.phase
     if structure.more(result, "graph_instantiations", phase) > 0:
