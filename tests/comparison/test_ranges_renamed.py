@@ -46,6 +46,11 @@ def test_a_range_with_another_name_is_the_same_range(tmp_path):
     assert back.headline.why == "-400 us of it: host work in sample."
 
 
+def test_another_algorithm_of_a_library_is_no_range_with_another_name(tmp_path: Path):
+    sides = [side(tmp_path, name, [("schedule", 200), (f"cub::{name}", 300)]) for name in ("Scan", "Sort")]
+    assert all(note.slug != "ranges-renamed" for note in compare(*sides).warnings)
+
+
 @pytest.mark.parametrize(
     "ranges",
     [

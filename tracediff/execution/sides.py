@@ -22,7 +22,7 @@ from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
 from tracediff.model import LeftOut, Note, RankClock, RunInput, SideInput
 from tracediff.model.causes import BUSY, SURELY
-from tracediff.trace.threads import OUTSIDE, beside
+from tracediff.trace.threads import OUTSIDE, beside, of_algorithm
 from tracediff.trace.workloads import SHAPE
 
 # Why steps are found, or captures measured, as no single export asked for: some exports have labels and others none, they are cut by
@@ -172,7 +172,8 @@ def _ranges_in_order(side: Side) -> dict[str, list[tuple[str, float]]]:
         .select("thread", "place", "count")
         .iter_rows()
     ):
-        found.setdefault(thread, []).append((place, count / steps))
+        if not of_algorithm(place):
+            found.setdefault(thread, []).append((place, count / steps))
     return found
 
 

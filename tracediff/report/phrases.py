@@ -209,6 +209,8 @@ def _advice(finding: Finding, result: Result) -> str:
     if ROWS[finding.cause].host and finding.delta_ns > 0 and drained:
         return say("next_ahead")
     if computes := structure.other_type(result, finding):
+        if set(computes) == {"tf32", "fp32"}:
+            return say("next_precision")
         return say("next_dtype", before=computes[0], after=computes[1])
     if finding.cause == "kernel_time" and other_clock(result, finding.delta_ns):
         return say("next_clock")

@@ -98,11 +98,13 @@ class _Brief:
         if row.kind == "kernel":
             taken = again or other or (timed and timed.where.replaced_by)
             self._alone = None if taken or self._alone else row
-        if timed is None:
-            return self._counted(row, other, again=again)
+        counted, of_cause = self._counted(row, other, again=again), timed and self._of_cause(row, timed)
+        # a copy more takes no time away: the time is of what went with it
+        if timed is None or not (of_cause or timed.delta_ns * (row.candidate - row.baseline) >= 0):
+            return counted
         self._causes.remove(timed)
         change = words.opposed(timed, self._result) or words.page_unit(self._result).delta(timed.delta_ns)
-        return f"{self._of_cause(row, timed) or self._counted(row, other, again=again)} ({change})"
+        return f"{of_cause or counted} ({change})"
 
     def _counted(self, row: StructureRow, other: str, *, again: bool) -> str:
         """A row by its own counts. `other`: the kernel in its place."""

@@ -91,12 +91,17 @@ class Places:
 
 def outside_text(previous: str, following: str) -> str:
     """How a place in no range is called; CUDA's own algorithms have ranges as well, between which a program may do anything."""
-    previous, following = ("" if _ALGORITHM.match(one) else one for one in (previous, following))
+    previous, following = ("" if of_algorithm(one) else one for one in (previous, following))
     if previous and following:
         return f"{OUTSIDE}, between {previous} and {following}"
     if previous or following:
         return f"{OUTSIDE}, " + (f"after {previous}" if previous else f"before {following}")
     return OUTSIDE
+
+
+def of_algorithm(place: str) -> bool:
+    """Whether a range is of an algorithm that comes with CUDA, and not the program's own."""
+    return _ALGORITHM.match(place) is not None
 
 
 def beside(place: str) -> list[str] | None:
