@@ -161,7 +161,7 @@ def _surely_faster(result: Result) -> bool:
 
 
 def in_stops(result: Result, finding: Finding) -> str:
-    """What to look for where the first cause is host work in stops of the candidate: graphs that are made in them, or missing; in regular ones a collection that was not traced."""
+    """What to look for where the first cause is host work in stops of the candidate: graphs that are made in them, or missing; else a collection that was not traced."""
     stops, first = result.observed.stops, [one.finding for one in result.observed.parts[:1]]
     if stops is None or stops.side != "candidate":
         return ""
@@ -172,9 +172,10 @@ def in_stops(result: Result, finding: Finding) -> str:
         return say("graphs_made_next")
     if structure.more(result, "graph_launches", phase) < 0:
         return say("graphs_missing_next")
-    if result.coverage.candidate.get("gc") == "captured" or not stops.every:
+    if result.coverage.candidate.get("gc") == "captured":
         return ""
-    return say("regular_next", every=units.ordinal(stops.every), step=step_of(result, phase))
+    every = units.ordinal(stops.every) if stops.every else ""
+    return say("regular_next" if every else "stops_next", every=every, step=step_of(result, phase))
 
 
 def lead(result: Result) -> Phase | None:

@@ -105,6 +105,7 @@ PATTERNS: dict[str, str] = {
     # Next: what to do about the first cause.
     "next": "Next: {advice}.",
     "regular_next": "find what runs in every {every} {step}: a garbage collection that was not traced looks like this",
+    "stops_next": "find what runs in these steps alone: a garbage collection that was not traced looks like this",
     "graphs_missing_next": "find why these steps run without their CUDA graph: make one for each shape before, or pad to one",
     "graphs_made_next": "find why CUDA graphs are made anew in these steps: make one for each shape before, and keep it",
     "advise_os_call": "find what calls {call} {place}",
