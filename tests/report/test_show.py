@@ -56,7 +56,7 @@ def test_spread_and_counts_in_words() -> None:
     assert "2 x NVIDIA H200, 2 ranks" in show_words.machine(shown("straggler"))
     assert left_out(report) == []
     assert words.all_missing(report) == [
-        "Python GC: none seen: none ran, or none was recorded. Capture with TLLM_PROFILE_RECORD_GC=1 to see it."
+        "Python GC: none seen: there was none, or it was not recorded. Capture with TLLM_PROFILE_RECORD_GC=1 to see it."
     ]
 
 

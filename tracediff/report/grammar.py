@@ -316,7 +316,7 @@ PATTERNS: dict[str, str] = {
     "unseen_shows": "{unseen}; {flag} shows it",
     "absent": "not captured{at}. Capture with {how} to see it.",
     "not_seen": "Not seen{at}, each with what records it: {kinds}.",
-    "absent_silent": "none seen{at}: none ran, or none was recorded. Capture with {how} to see it.",
+    "absent_silent": "none seen{at}: there was none, or it was not recorded. Capture with {how} to see it.",
     "ends_later": "The candidate ends {size} later",
     "ends_earlier": "The candidate ends {size} earlier",
     # A post-mortem.

@@ -183,8 +183,8 @@ def _by_tensorrt_llm(report: Result | Show) -> bool:
     return any(run.step_source.startswith("tensorrt-llm") for side in sides for run in side.runs)
 
 
-# Kinds that leave no trace where none ran, so that one cannot be told from the other.
-_SILENT = ("gc",)
+# Kinds of which a program may have none, which cannot be told from a trace without them.
+_SILENT = ("gc", "nvtx")
 
 
 def unseen(kind: str) -> str:
