@@ -705,6 +705,42 @@ def test_what_some_steps_do_is_told_where_both_sides_did_the_same_work(acts, mor
     assert counts == [(kind, rate, *map(pytest.approx, both)) for kind, rate, *both in found]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (1, 4, [("kernels", 1, 4, 0, 5)]),  # of one side alone
+        (3, 4, [("kernels", 3, 4, 5, 5)]),
+        (3, 3, []),
+    ],
+)
+def test_kernels_of_every_sixth_step_are_told_by_themselves(before: int, after: int, found, tmp_path):
+    """A step has one kernel, but for the steps 5, 11, 17, 23 and 29 of 30."""
+
+    def of(name: str, many: int, when: Callable[[int], bool] = lambda n: n % 6 == 5) -> Side:
+        return side(tmp_path / name, 31, lambda n: [kernel()] * (many if when(n) else 1))
+
+    sides = of("one", before), of("other", after)
+    every = [row for row in compare(*sides).structure if row.every]
+    counts = [(row.kind, row.baseline, row.candidate, row.baseline_any, row.candidate_any) for row in every]
+    assert counts == found
+    assert all(sentence(row) == f"{before} -> {after} kernels in every 6th step" for row in every)
+    mirrored = [row for row in compare(*reversed(sides)).structure if row.every]
+    assert [(row.baseline, row.candidate) for row in mirrored] == [(b, a) for _, a, b, _, _ in found]
+    irregular = of("irregular", after, lambda n: n in (5, 9, 17, 18, 29))
+    assert not [row for row in compare(sides[0], irregular).structure if row.every]
+
+
+def test_a_kernel_that_every_sixth_step_of_one_side_launches_is_a_rate(tmp_path):
+    """Steps 11, 17, 23 and 29 of 30 launch it in place of another, and so does step 5, where it is new: that one is a start, and of no count."""
+    one = side(tmp_path / "one", 31, lambda _: [kernel("gemm"), kernel("norm")])
+    other = side(
+        tmp_path / "other", 31, lambda n: [kernel("gemm"), kernel("norm" if n % 6 != 5 else "resize")]
+    )
+    (row,) = [row for row in compare(one, other).structure if row.kind == "kernel"]
+    assert (row.name, row.rate, row.baseline_any, row.candidate_any) == ("resize", True, 0, 4)
+    assert sentence(row) == "resize in 0 % -> 14 % of steps"  # 4 of 29
+
+
 def test_collections_that_one_side_may_not_have_recorded_are_not_certain(tmp_path):
     (row,) = rows(tmp_path, [kernel()], [kernel(), collection()])
     assert (row.baseline, row.candidate, row.certain) == (0, 1, False)

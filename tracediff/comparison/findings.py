@@ -72,8 +72,8 @@ def find(
     candidates = [
         describe(one)
         for one in judged.rows
-        # kernels that go with the shapes of the steps are not tested, but a step that surely changed is theirs to explain, and most of any change
-        if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact" or _most(one))
+        # kernels that go with the shapes of the steps are not tested, but a step that surely changed is theirs to explain, and a tenth of any change
+        if (measured.frame.once or one.moved or not np.isnan(one.q) or one.level == "exact" or _much(one))
         and (_material(one) or describe.differs(one))
     ]
     candidates = sized(beside_other_work(candidates, structure, launch), structure)
@@ -92,10 +92,10 @@ def _material(one: Judgement) -> bool:
     return abs(one.delta) >= MATERIAL * one.phase.step_ns
 
 
-def _most(one: Judgement) -> bool:
-    """Whether a place holds most of what its step changed by."""
+def _much(one: Judgement) -> bool:
+    """Whether a place holds much of what its step changed by."""
     step = float(one.phase.part(one.part).estimate.delta[STEP])
-    return one.delta * math.copysign(1, step) > MOSTLY * abs(step)
+    return one.delta * math.copysign(1, step) > LITTLE * abs(step)
 
 
 def _finding(one: Candidate, measured: Measured) -> Finding:

@@ -90,8 +90,15 @@ class Counted(msgspec.Struct, frozen=True):
 
     def has(self, item: int) -> Bools:
         """Whether each row of `Frame.steps` has any of an item."""
-        those = self.rows.filter(pl.col("item") == item)["kind"].to_numpy()
-        return np.asarray(np.any([np.isin(kind, those) for kind in self.kinds], axis=0))
+        return self.of(item) > 0
+
+    def of(self, item: int) -> Floats:
+        """How many of an item each row of `Frame.steps` has."""
+        rows = self.rows.filter(pl.col("item") == item)
+        last = max((int(kind.max(initial=0)) for kind in self.kinds), default=0)
+        counts = np.zeros(last + 2)  # the last is that of kind -1, which has none
+        counts[rows["kind"].to_numpy()] = rows["count"].to_numpy()
+        return np.asarray(np.sum([counts[kind] for kind in self.kinds], axis=0))
 
 
 def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFrame]:
@@ -103,20 +110,22 @@ def kinds_of(counted: pl.DataFrame, of: str, many: int) -> tuple[Ints, pl.DataFr
     return kind, rows.select(pl.Series("kind", kind[rows[of].to_numpy()]), pl.exclude(of))
 
 
-def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held | None:
-    """What the steps of a phase hold; None where there are too few. Items are numbers below `items`."""
+def steps_of(frame: Frame, phase: str) -> Bools:
+    """The steps of a phase that count: those that load code do not, but for programs that do so in every second step or more."""
     side, run = frame.steps["side"].to_numpy(), frame.steps["run"].to_numpy()
-    mine = (frame.steps["phase"].to_numpy() == phase.phase) & (side < 2)
+    mine = (frame.steps["phase"].to_numpy() == phase) & (side < 2)
     for one, number in frame.left_out:
         mine &= (side != one) | (run != number)
+    start = frame.steps["start_up"].to_numpy() & mine
+    seldom = all((start & (side == one)).sum() < MOSTLY * (mine & (side == one)).sum() for one in (0, 1))
+    return np.asarray(mine & ~start if seldom and not frame.once else mine)
+
+
+def held(frame: Frame, phase: PhaseSteps, counted: Counted, items: int) -> Held | None:
+    """What the steps of a phase hold; None where there are too few. Items are numbers below `items`."""
+    side, mine = frame.steps["side"].to_numpy(), steps_of(frame, phase.phase)
     if not mine.any():
         return None
-    start = frame.steps["start_up"].to_numpy() & mine
-    # steps that load code are left out, but for programs that do so in every second step or more
-    if not frame.once and all(
-        (start & (side == one)).sum() < MOSTLY * (mine & (side == one)).sum() for one in (0, 1)
-    ):
-        mine &= ~start
     least = 1 if frame.once else LEAST
     # where the sides share no workload, all steps of a rank are looked at together
     for labels in (True, False):

@@ -27,7 +27,7 @@ from tracediff.accounting.kernels import CODE_LOADS, GRAPHS_MADE, regular
 from tracediff.accounting.reduction import Reduction
 from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.frame import Frame, PhaseSteps
-from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of
+from tracediff.comparison.held import CERTAIN, HELD, Counted, Held, held, kinds_of, steps_of
 from tracediff.execution.sides import Side, parts_of, tagged
 from tracediff.kernels.names import category, collective, is_numbered, normalise, short
 from tracediff.model import StructureRow
@@ -55,7 +55,7 @@ _SIZED = (
 )  # of as many other bytes tell; where there are more or fewer messages, so are kernels
 _VARYING = ("kernels", "graph_launches", "synchronisations", "copies", "ranges")  # told where they vary, too
 _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches", "allocations")
-_WITH_LOAD = ("synchronisations", "copies", "ranges")  # how often may go with the load
+_WITH_LOAD = ("synchronisations", "copies", "ranges", "kernel")  # how often may go with the load
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
 _ON_DEVICE = ("graph_kernels", "kernels", "launched", "kernel", "grid", "registers", "copies", "streams")
 _FEW = 0.05  # of a round, each of which is a part of a step
@@ -398,6 +398,8 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
         for at in of.counted.varying:
             if held.apart[at] and (items[at].kind, items[at].name) not in told:
                 yield _varying(held, at, items[at].kind, row)
+        if of.steps is max(frame.phases, key=lambda one: one.share):
+            yield from _now_and_then(of, place, row)
     yield from made_of
     yield from rates
     for at in _of_same_work(of):
@@ -703,19 +705,45 @@ def data_type(kernel: str) -> str:
     return min(found, key=lambda one: one[0], default=(0, ""))[1]
 
 
-def _regularly(of: _Phase, item: int, *sides: int) -> bool:
-    """Whether what a side has of an item, any or one of `sides`, comes at a regular distance of steps of a phase."""
-    steps, there = of.frame.steps, of.counted.has(item)
-    mine = (steps["phase"] == of.name).to_numpy()
-    side = steps["side"].to_numpy()[mine]
-    return any(regular(np.diff(np.flatnonzero(there[mine][side == one]))) for one in sides or (0, 1))
+def _now_and_then(of: _Phase, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
+    """Kernels of the steps at one regular distance, where all others have another number, as where one in twelve decodes an image."""
+    total = place.get(_Item("kernels"))
+    if total is None or (usual := float(of.held.before[total])) != of.held.after[total]:
+        return
+    steps, counts = of.frame.steps, of.counted.of(total)
+    mine = steps_of(of.frame, of.name) | (_of_one_side(of.frame) >= 0)
+    values, any_of, distances = [usual, usual], [0, 0], set()
+    for side in (0, 1):
+        own = counts[mine & (steps["side"] == side).to_numpy()]
+        others, many = np.unique(own[own != usual], return_counts=True)
+        if not len(others):
+            continue
+        there = np.flatnonzero(own == others[many.argmax()])
+        distances.add(regular(np.diff(there)))
+        if not LEAST <= len(there) <= MOSTLY * len(own) or len(there) < NEARLY * many.sum():
+            return
+        values[side], any_of[side] = float(others[many.argmax()]), len(there)
+    if len(distances) == 1 and (every := distances.pop()) and values[0] != values[1]:
+        yield row(
+            total, "kernels", baseline=values[0], candidate=values[1], baseline_any=any_of[0], candidate_any=any_of[1], every=every
+        )  # fmt: skip
 
 
-def _by_distance(some: int, of: int) -> float:
-    """The part that lies at one distance, of all ways in which so many steps of those may lie."""
-    return of**2 / (
-        2 * (some - 1) * math.comb(of, some)
-    )  # of integers: the ways of thousands of steps are no float
+def _of_one_side(frame: Frame) -> Ints:
+    """The side of steps in phases that the other side never ran, -1 of all others."""
+    alone = (pl.col("side").n_unique().over("phase") == 1) & ~pl.col("start_up")
+    return frame.steps.select(pl.when(alone).then("side").otherwise(-1)).to_series().to_numpy()
+
+
+def _spaced(of: _Phase, item: int, side: int) -> float:
+    """How likely it is by chance that the steps with an item lie at one distance, in their phase or else among all steps of a side; 1: they do not."""
+    there, own = of.counted.has(item), (of.frame.steps["side"] == side).to_numpy()
+    for mine in (own & steps_of(of.frame, of.name), own):
+        some, every = int(there[mine].sum()), int(mine.sum())
+        if some >= LEAST and regular(np.diff(np.flatnonzero(there[mine]))):
+            # of integers: the ways of thousands of steps are no float
+            return every**2 / (2 * (some - 1) * math.comb(every, some))
+    return 1.0
 
 
 def _of_same_work(of: _Phase) -> list[int]:
@@ -736,9 +764,7 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
     items, held = of.items, of.held
     if of.frame.once:
         return
-    # the side of steps in phases that the other side never ran
-    one_side = (pl.col("side").n_unique().over("phase") == 1) & ~pl.col("start_up")
-    alone = of.frame.steps.select(pl.when(one_side).then("side").otherwise(-1)).to_series().to_numpy()
+    alone = _of_one_side(of.frame)
 
     def missing(at: int) -> bool:
         """Whether the side with fewer has it in no such steps either."""
@@ -747,8 +773,8 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
 
     def chance(at: int) -> float:
         (none, of_none), (some, every) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))
-        if not none and some >= LEAST and _regularly(of, at):
-            return _by_distance(some, every)
+        if not none and (p := _spaced(of, at, int(held.any[1, at] > 0))) < 1:
+            return p
         return fisher_exact(some, every, none, of_none)
 
     def of_load(at: int) -> float:
@@ -757,7 +783,7 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
         side = int(shares.argmin() if shares.max() >= HELD else shares.argmax())
         some, every, other = int(held.any[side, at]), held.steps[side], shares[1 - side]
         rare = LEAST <= some <= MOSTLY * every and (not other or other >= HELD)
-        return _by_distance(some, every) if rare and _regularly(of, at, side) else 1.0
+        return _spaced(of, at, side) if rare else 1.0
 
     tested = {
         kind: [

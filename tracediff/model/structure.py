@@ -58,7 +58,8 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     where several do. whole: of `kernels`, all kernels are launched in `range`. rate: the counts are means, and steps with any of it
     are more on one side (`baseline_any` and `candidate_any` of the steps, `p_value` of Fisher's exact test). varies: the counts are means
     of steps that differ, as with their load, and `baseline_values` and `candidate_values` have the least and the most, but for some
-    steps at either end: those of the sides do not meet. workloads: the count holds
+    steps at either end: those of the sides do not meet. every: the counts are of steps at that distance, as many as `baseline_any` and
+    `candidate_any`; all others of both sides have as many as each other. workloads: the count holds
     in each of so many workloads by the labels, and is shown for that with the most steps; 1: all steps are of one.
     """
 
@@ -84,6 +85,7 @@ class StructureRow(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     rate: bool = False
     varies: bool = False
+    every: int | None = None
     baseline_steps: int
     candidate_steps: int
     baseline_any: int  # steps with any of it

@@ -72,7 +72,7 @@ CAUSES: dict[str, CauseWords] = {
                    "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
                    "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "find what {call} {place} waits for: the number of synchronisations is not what changed"),
+                   "find what {call} {place} waits for, and whether the step needs it"),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#9a702e",
                    "The host was inside another CUDA call: allocation, event, query.",
                    "find the call (allocation, event, query) {place} and take it out of the step"),

@@ -256,7 +256,7 @@ def _otherwise(result: Result) -> bool:
 
 
 def _as_they_ran(result: Result) -> str:
-    """How the mean of all steps changed as they ran, where another mix of steps moves it by a tenth, or steps are told apart by what they launch and it went the other way than at equal work; else empty.
+    """How the mean of all steps changed as they ran, where other steps, or another mix of them, move it by a tenth, or steps are told apart by what they launch and it went the other way than at equal work; else empty.
 
     Where as much work takes other steps, how all of them together did; where the programs recorded others, unless by about as much.
     """
@@ -272,7 +272,8 @@ def _as_they_ran(result: Result) -> str:
         counts = units.arrow(f"{one:,.0f}" for one in steps)
         return say(pattern, change=units.change(after - before, before), steps=counts)
     both = mix.baseline_raw_ns, mix.candidate_raw_ns
-    mixed = min(abs(mix.batch_mix_ns), abs(change - result.step.delta_ns)) >= LITTLE * max(both)
+    moved = mix.batch_mix_ns + mix.not_compared_ns  # steps of one side alone may be what the program does now
+    mixed = min(abs(moved), abs(change - result.step.delta_ns)) >= LITTLE * max(both)
     if not mixed and not (facts.by_launches and _opposite(result, *both)):
         return ""
     said = units.change(change, mix.baseline_raw_ns)

@@ -60,6 +60,7 @@ PATTERNS: dict[str, str] = {
     "count_early": "{before} of {before_of} -> {after} of {after_of} kernels per {per} begin before the last one ends (programmatic dependent launch)",
     "count_graph_kernels": "{before} of {before_of} -> {after} of {after_of} kernels per {per} in CUDA graphs",
     "count_kernels": "{before} -> {after} kernels per {per}",
+    "count_kernels_every": "{before} -> {after} kernels in every {every} {per}",
     "count_kernels_in": "{before} -> {after} kernels per {per} in {range}",
     "count_kernel": "{name} {before} -> {after} launches",
     "count_new": "{name} is new ({after} per {per})",

@@ -92,8 +92,8 @@ class _Brief:
         return _FOLLOWS.get(row.kind) in self._kinds or (once and not _opposite(self._alone, row))
 
     def _sentence(self, row: StructureRow) -> str:
-        again = row.kind == "kernel" and _again(self._result, row)
-        other = "" if again else _counterpart(self._result, row)
+        again = row.kind == "kernel" and not row.rate and _again(self._result, row)
+        other = "" if again or row.rate else _counterpart(self._result, row)
         timed = next((one for one in self._causes if _holds(one, row)), None)
         if row.kind == "kernel":
             taken = again or other or (timed and timed.where.replaced_by)
@@ -274,15 +274,15 @@ def _counts(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
         return say(f"count_{pattern}_again" if again else f"count_{pattern}", **slots)
     if of_kind := _OF_KIND.get(row.kind):
         return of_kind(row, slots)
-    return say("count_other", **slots | {"name": row.name or _PLAIN[row.kind]})
+    return say("count_other", **slots | {"name": _plain(row)})
 
 
 def _rate(row: StructureRow) -> str:
     """In what part of the steps something is, of which one step has as many as another."""
     sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
-    name = _copied(row) if row.kind == "copies" else row.name
+    name = _copied(row) if row.kind == "copies" else _plain(row)
     shares = units.arrow(units.share(*one) for one in sides)
-    return say("count_rate", name=name or _PLAIN[row.kind], shares=shares)
+    return say("count_rate", name=name, shares=shares)
 
 
 def _rarer(row: StructureRow) -> bool:
@@ -311,6 +311,10 @@ _PLAIN = {
 }
 
 
+def _plain(row: StructureRow) -> str:
+    return _own(row.name) if row.kind == "kernel" else row.name or _PLAIN[row.kind]
+
+
 def _copied(row: StructureRow) -> str:
     kind = row.name.strip("[]").replace("memcpy unified", "migrations of managed memory")
     return f"{kind} ({row.memory})" if row.memory else kind
@@ -330,6 +334,12 @@ def _blocking(row: StructureRow, _: dict[str, str]) -> str:
     parts = ((row.baseline, row.baseline_of), (row.candidate, row.candidate_of))
     before, after = (f"{100 * one / (of or 1):.0f}" for one, of in parts)
     return say("count_blocking", before=before, after=after)
+
+
+def _kernels(row: StructureRow, slots: dict[str, str]) -> str:
+    if row.every is not None:
+        return say("count_kernels_every", **slots | {"every": units.ordinal(row.every)})
+    return say("count_kernels_in" if row.range else "count_kernels", **slots)
 
 
 def _made_of(row: StructureRow, slots: dict[str, str]) -> str:
@@ -391,7 +401,7 @@ _OF_KIND: dict[StructureKind, Callable[[StructureRow, dict[str, str]], str]] = {
     "graph_kernels": _part_of,
     "early": _part_of,
     "blocking": _blocking,
-    "kernels": lambda row, slots: say("count_kernels_in" if row.range else "count_kernels", **slots),
+    "kernels": _kernels,
     "dtype": _made_of,
     "algorithm": _made_of,
     "grid": _grid,
