@@ -728,6 +728,13 @@ def test_kernels_of_every_sixth_step_are_told_by_themselves(before: int, after: 
     assert [(row.baseline, row.candidate) for row in mirrored] == [(b, a) for _, a, b, _, _ in found]
     irregular = of("irregular", after, lambda n: n in (5, 9, 17, 18, 29))
     assert not [row for row in compare(sides[0], irregular).structure if row.every]
+    odd = of("odd", 7, lambda n: n in (3, 4, 20))  # three odd steps are no kind of steps
+    told = [
+        (row.baseline, row.candidate, row.baseline_any)
+        for row in compare(odd, sides[1]).structure
+        if row.every
+    ]
+    assert told == [(1, after, 0)]
 
 
 def test_a_kernel_that_every_sixth_step_of_one_side_launches_is_a_rate(tmp_path):

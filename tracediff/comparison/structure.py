@@ -716,11 +716,11 @@ def _now_and_then(of: _Phase, place: dict[_Item, int], row: _Made) -> Iterator[S
     for side in (0, 1):
         own = counts[mine & (steps["side"] == side).to_numpy()]
         others, many = np.unique(own[own != usual], return_counts=True)
-        if not len(others):
-            continue
+        if many.sum() < LEAST:
+            continue  # a few odd ones say nothing
         there = np.flatnonzero(own == others[many.argmax()])
         distances.add(regular(np.diff(there)))
-        if not LEAST <= len(there) <= MOSTLY * len(own) or len(there) < NEARLY * many.sum():
+        if not NEARLY * many.sum() <= len(there) <= MOSTLY * len(own):
             return
         values[side], any_of[side] = float(others[many.argmax()]), len(there)
     if len(distances) == 1 and (every := distances.pop()) and values[0] != values[1]:
