@@ -404,6 +404,9 @@ def test_regular_stops_that_no_collection_was_seen_in_are_asked_about_once() -> 
     assert told.findings[0].next.startswith("find why these steps run without their CUDA graph")
     told = with_words(msgspec.structs.replace(one, structure=[], observed=now_and_then))
     assert told.findings[0].next.startswith("find what runs in these steps alone: a garbage collection")
+    once = msgspec.structs.replace(observed, stops=stops(0, 1, 112, 3_080.0))
+    told = with_words(msgspec.structs.replace(one, structure=[], observed=once))
+    assert "collection" not in told.findings[0].next
 
 
 def test_steps_that_stop_now_and_then_are_counted() -> None:

@@ -12,7 +12,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from tracediff.arrays import Floats
-from tracediff.comparison.cells import WHERE, IdleKey, Measured
+from tracediff.comparison.cells import STEP, WHERE, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
 from tracediff.comparison.places import SURE, Judged, Judgement, Place, in_rare_steps, rare_steps
 from tracediff.execution.sides import Side, stacked
@@ -238,14 +238,17 @@ class Describe:
         return AwaitedFact(*peer, *spent[peer])
 
     def _without_gil(self, thread: str, one: Judgement) -> bool:
-        """Whether a thread that runs Python held the GIL no longer or shorter for a change worth telling: it waited then, or ran native code."""
+        """Whether a thread that runs Python held the GIL no longer, or no shorter, for a change that the step followed: it waited then, or ran native code."""
         phase = one.phase.steps.phase
         mine = self._holds.filter(pl.col("thread") == thread, pl.col("phase") == phase)
         sums = dict(mine.group_by("side").agg(pl.col("hold_ns").sum()).iter_rows())
-        if abs(one.delta) < LITTLE * one.phase.step_ns or len(sums) < 2 or not all(sums.values()):
+        step = float(one.phase.part(one.part).estimate.delta[STEP])
+        # else the time came to light, or went behind the GPU's work
+        along = step * one.delta >= NEARLY * one.delta**2 and abs(one.delta) >= LITTLE * one.phase.step_ns
+        if not along or not all(sums.get(side) for side in (0, 1)):
             return False
-        before, after = (sums[side] / many for side, many in self._steps(phase).items())
-        return bool(abs(after - before) <= LITTLE * abs(one.delta))
+        steps = self._steps(phase)
+        return bool(abs(sums[1] / steps[1] - sums[0] / steps[0]) <= LITTLE * abs(one.delta))
 
     def _steps(self, phase: str) -> dict[int, float]:
         """The steps of a phase, or its rounds, in all runs of each side."""

@@ -172,7 +172,7 @@ def in_stops(result: Result, finding: Finding) -> str:
         return say("graphs_made_next")
     if structure.more(result, "graph_launches", phase) < 0:
         return say("graphs_missing_next")
-    if result.coverage.candidate.get("gc") == "captured":
+    if result.coverage.candidate.get("gc") == "captured" or stops.count == 1:
         return ""
     every = units.ordinal(stops.every) if stops.every else ""
     return say("regular_next" if every else "stops_next", every=every, step=step_of(result, phase))
