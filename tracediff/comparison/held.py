@@ -88,9 +88,10 @@ class Counted(msgspec.Struct, frozen=True):
     rows: pl.DataFrame
     varying: Sequence[int] = ()
 
-    def has(self, item: int) -> Bools:
-        """Whether each row of `Frame.steps` has any of an item."""
-        return self.of(item) > 0
+    def items(self, steps: Bools) -> set[int]:
+        """The items that some of those rows of `Frame.steps` have."""
+        there = np.unique(np.concatenate([kind[steps] for kind in self.kinds]))
+        return set(self.rows.filter(pl.col("kind").is_in(there))["item"].to_list())
 
     def of(self, item: int) -> Floats:
         """How many of an item each row of `Frame.steps` has."""

@@ -737,7 +737,7 @@ def _of_one_side(frame: Frame) -> Ints:
 
 def _spaced(of: _Phase, item: int, side: int) -> float:
     """How likely it is by chance that the steps with an item lie at one distance, in their phase or else among all steps of a side; 1: they do not."""
-    there, own = of.counted.has(item), (of.frame.steps["side"] == side).to_numpy()
+    there, own = of.counted.of(item) > 0, (of.frame.steps["side"] == side).to_numpy()
     for mine in (own & steps_of(of.frame, of.name), own):
         some, every = int(there[mine].sum()), int(mine.sum())
         if some >= LEAST and regular(np.diff(np.flatnonzero(there[mine]))):
@@ -765,11 +765,11 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
     if of.frame.once:
         return
     alone = _of_one_side(of.frame)
+    beside = [of.counted.items(alone == side) for side in (0, 1)]
 
     def missing(at: int) -> bool:
-        """Whether the side with fewer has it in no such steps either."""
-        fewer = (held.any[:, at] / held.steps).argmin()
-        return not (of.counted.has(at) & (alone == fewer)).any()
+        """Whether the side with fewer has it in no step of a phase of its own either."""
+        return at not in beside[int((held.any[:, at] / held.steps).argmin())]
 
     def chance(at: int) -> float:
         (none, of_none), (some, every) = sorted(zip(held.any[:, at].tolist(), held.steps, strict=True))

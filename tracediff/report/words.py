@@ -183,7 +183,7 @@ def _by_tensorrt_llm(report: Result | Show) -> bool:
     return any(run.step_source.startswith("tensorrt-llm") for side in sides for run in side.runs)
 
 
-# Kinds of which a program may have none, which cannot be told from a trace without them.
+# Kinds of which a program may have none: that none was seen does not say whether they were recorded.
 _SILENT = ("gc", "nvtx")
 
 
