@@ -233,14 +233,16 @@ def read_paired_runs(
     """
     files = (_only(files[0], runs[0], 0), _only(files[1], runs[1], 1))
     sides = with_classes(reduce_sides(files, reading, progress))
-    for lacking in (run for side in sides if not side.captured("kernels") for run in side.runs):
-        _read(lacking.sources, (), 0, 0)  # raises why, of one that lacks them; others were measured alike
-        if not lacking.sources[0][1].host_only:
-            raise TracediffError(
-                "no-kernels",
-                f"{lacking.parts[0].name}: the kernels of its CUDA graphs were not recorded",
-                fix="record both sides with nsys profile --cuda-graph-trace=node",
-            )
+    without = (run for side in sides if not side.captured("kernels") for run in side.runs)
+    # one that lacks them; others were measured alike, on the host
+    lacking = next((run for run in without if not all(how.host_only for _, how in run.sources)), None)
+    if lacking is not None:
+        _read(lacking.sources, (), 0, 0)  # raises why, where there are none at all
+        raise TracediffError(
+            "no-kernels",
+            f"{lacking.parts[0].name}: the kernels of its CUDA graphs were not recorded",
+            fix="record both sides with nsys profile --cuda-graph-trace=node",
+        )
     table = steps_table(sides)
     frame = build_frame(table, (len(sides[0].runs), len(sides[1].runs)))
     strata = build_strata(frame)

@@ -69,9 +69,8 @@ class Tables:
         self._sides, self._progress, self._events = sides, progress, events
         self.schemas = _schemas(len(sides))
         self.missing: dict[str, TracediffError] = {}  # schema -> why its measured tables are not there
-        self.notes: list[
-            Note
-        ] = []  # of what the tables lack: calls that the profiler lost, steps that were not found
+        # of what the tables lack: calls that the profiler lost, steps that were not found
+        self.notes: list[Note] = []
         self.measured = measured
         self._aligned = False
         self._open = ExitStack()
