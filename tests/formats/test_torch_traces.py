@@ -154,7 +154,7 @@ def test_one_program_under_two_profilers_gets_no_verdict():
         found = result(f"nsys_{name}", name)
         assert found.verdict == "not_comparable"
         assert "nsys and torch.profiler" in found.headline.text
-        assert found.verdict_reason.startswith("2023.4.4.54 in the baseline, torch.profiler")
+        assert found.verdict_reason.startswith("Baseline: nsys 2023.4.4.54; candidate: torch.profiler")
         assert {one.level for one in found.findings} <= {"within_noise"}
         assert {row.match for row in found.kernels} <= {"exact", "name", "template"}
 

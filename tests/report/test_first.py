@@ -346,6 +346,14 @@ def test_parts_of_one_name_are_told_apart_by_their_threads() -> None:
     )
 
 
+def test_no_part_is_of_the_change_after_one_that_is_larger() -> None:
+    """`+3,900 us: host work; +60.0 us of it` would be of the host work."""
+    own = [finding("host_work", 390.0, **SCHEDULE), finding("launch_api", 60.0, rank=2, **SCHEDULE)]
+    assert headline(result("regressed", seen(1_000, 1_092, 8, *own), *own)).why == (
+        "+390 us: host work in _schedule; +60.0 us: launch calls in _schedule."
+    )
+
+
 def test_a_change_without_a_part_is_not_left_without_a_why() -> None:
     assert headline(result("improved", seen(1_000, 908, 8))).why == "No single cause holds a tenth of it."
     assert headline(result("inconclusive", seen(1_000, 908, 200))).why == ""
@@ -713,7 +721,7 @@ def test_sides_that_cannot_be_compared_still_show_both_figures() -> None:
     assert headline(one).what == (
         "Not comparable: the sides ran on other GPUs. Generation step: 1,000 us in main, 1,092 us in pr."
     )
-    assert reason(one) == "A100 in the baseline, H200 in the candidate."
+    assert reason(one) == "Baseline: A100; candidate: H200."
     assert headline(one).text == headline(one).what  # parts and counts may be those of the recording
 
 
@@ -1265,6 +1273,13 @@ def test_the_same_kernel_in_another_launch_shape_is_not_replaced() -> None:
         "copy_kernel in another launch shape: 4.06 -> 33.83 us each, 6.27 per typical step"
     )
     assert named(one) == "copy in another launch shape"
+    # of a launch with the idle time that follows from it is no time of the kernel
+    parts = [
+        m.FindingPart(cause, one.where, ns, ns, ns, "likely", follows=cause != "kernel_time")
+        for cause, ns in (("kernel_time", -2.0), ("host_api", 188.0))
+    ]
+    beside = msgspec.structs.replace(one, evidence=evidence, parts=parts)
+    assert title(beside) == "copy_kernel in another launch shape: 6.27 per typical step"
 
 
 def test_copies_are_written_without_brackets_wherever_they_stand() -> None:
@@ -1364,7 +1379,7 @@ def test_titles() -> None:
         "rms_norm": "rms_norm",
     }  # fmt: skip
     assert {name: spoken([name]) for name in generated} == generated
-    assert named(many) == "a and 4 more kernels replaced by f"
+    assert named(many) == title(many, shortly=True) == "a and 4 more kernels replaced by f"
     plain = m.Kernels(
         ("flash_fwd",), ("elementwise_kernel<direct_copy_kernel_cuda>", "gemvx::kernel", "softmax")
     )
@@ -1599,7 +1614,12 @@ def test_another_clock_is_a_doubt_of_a_change_that_goes_its_way(after, said) -> 
         (  # no CPU makes calls
             "host_sync",
             {"host_speed_ns": 30.0 * US, "facts": m.FindingFacts(counted_calls=True)},
-            "find what calls a synchronising function on this thread: remove it",
+            "find what calls a synchronising function on the launching thread: remove it",
+        ),
+        (
+            "host_work",
+            {"where": {"thread": "loader"}},
+            "profile the host code on the loader thread (for Python: py-spy)",
         ),
     ],
 )

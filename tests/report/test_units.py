@@ -56,12 +56,13 @@ def test_a_delta_within_noise_has_no_percentage() -> None:
 
 
 def test_share_count_size_probability() -> None:
-    assert [units.share(v) for v in (0.514, 0.068, -0.056, 0.0, -0.0001)] == [
+    assert [units.share(v) for v in (0.514, 0.068, -0.056, 0.0, -0.0001, 0.0001)] == [
         "51 %",
         "6.8 %",
         "-5.6 %",
         "0 %",
         "0 %",
+        "<0.1 %",
     ]
     assert units.share(1, 0) == "?"
     assert [units.count(v) for v in (149.0, 7.9999999, 0.04, 17.79, 1_234.0)] == [

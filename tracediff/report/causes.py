@@ -108,7 +108,8 @@ CAUSES: dict[str, CauseWords] = {
 def advice(finding: Finding) -> str:
     """What to do next about the cause of a finding."""
     peer, doing = awaited(finding.facts.awaited) if finding.facts.awaited else ("", "")
-    place = at(finding.where.range or "") or ("for it" if peer else "on this thread")
+    thread = the_thread(finding.where.thread or "launching")
+    place = at(finding.where.range or "") or ("for it" if peer else say("thread_place", thread=thread))
     slow = finding.facts.slow_call
     call = finding.where.os_call or (slow.api if slow else finding.where.api) or "a synchronising function"
     if kind := advised(finding):
@@ -222,13 +223,16 @@ def members(ranks: Sequence[int]) -> str:
     return " and ".join([", ".join(map(str, ranks[:-1])), f"{last}"])
 
 
-def title(finding: Finding) -> str:
-    """The title of a finding in a list, which shows its delta, thread and phase beside it: its name with all that is known of it."""
+def title(finding: Finding, *, shortly: bool = False) -> str:
+    """The title of a finding in a list, which shows its delta, thread and phase beside it: its name with all that is known of it.
+
+    shortly: with kernels by what they do, where there is no room for whole names.
+    """
     facts, where = finding.facts, finding.where
     idle = ROWS[finding.cause].kind == "idle"
     text = _by_count(finding, of_list=True)
     if not text:
-        text = _idle_of(finding) if idle else _kernels_titled(finding)
+        text = _idle_of(finding) if idle else named(finding) if shortly else _kernels_titled(finding)
     if finding.part == "tail" or (idle and facts.rare):
         text = say("in_rare_steps", what=text)
     if facts.delta_all_ranks_ns is not None:
@@ -270,7 +274,9 @@ def _kernels_titled(finding: Finding) -> str:
     counts = _counts(finding)
     # of several kernels the times, and a count that stays, are the first one's
     alone = not _several(finding) or finding.cause not in ("kernel_time", "comm")
-    said = [times] * (finding.cause == "kernel_time" and facts.match not in ("mixed", "replaced") and alone)
+    # with idle time that follows from them they are not the kernels' own
+    own = alone and facts.match not in ("mixed", "replaced") and not any(one.follows for one in finding.parts)
+    said = [times] * (finding.cause == "kernel_time" and own)
     of_all = finding.cause == "kernel_time" and counts["before"] != counts["after"]
     told = facts.match not in ("more", "fewer", "replaced") and (alone or of_all)
     said += [_numbers(finding)] * told

@@ -89,7 +89,14 @@ def of_one(report: Show) -> tuple[list[Category], Category]:
     """The same of one capture, those that it holds."""
     step = report.step
     rows = [
-        Category(row.category, "", row.ns, share=row.share, sd_ns=row.sd_ns, hidden_baseline_ns=row.hidden_ns)
+        Category(
+            row.category,
+            "",
+            row.ns,
+            share=row.share,
+            sd_ns=row.sd_ns,
+            hidden_baseline_ns=row.hidden_ns or None,
+        )
         for row in report.accounting
     ]
     return rows, Category(Cell("step"), "", step.mean_ns, share=1.0, sd_ns=step.sd_ns)

@@ -32,6 +32,7 @@ from tracediff.report.blocks import (
     grid,
 )
 from tracediff.report.causes import run_name
+from tracediff.report.causes import title as cause_title
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
 from tracediff.report.pictures import runs
@@ -53,7 +54,10 @@ def in_lines(
     """
     items, said_first = [], first_screen.advised(result) if advise else ""
     for one in found:
-        title = words.sentence(shorten(one.title, width + NAME // 2))
+        room = width + NAME // 2
+        title = words.sentence(
+            one.title if len(one.title) <= room else shorten(cause_title(one, shortly=True), room)
+        )
         held = words.held(result, one) if one.level != "within_noise" else ""
         said = [
             words.brief_size(one, result),

@@ -357,7 +357,7 @@ def why(result: Result) -> str:
     observed, facts = result.observed, result.verdict_facts
     if facts.basis == "checks":  # what differs may be the recording
         return ""
-    said, unsure, against = [], [], []
+    said, unsure, against, of_it = [], [], [], True
     prose = words.page_unit(result)
     parts = _alike(
         [(one, finding) for one in observed.parts if (finding := _finding(result, one)) is not None]
@@ -372,6 +372,8 @@ def why(result: Result) -> str:
             against.append({"change": change, "cause": _against(result, finding, cause)})
         else:
             slots = {"rank": f"{finding.where.rank}", "step": step_of(result, finding.where.phase or "")}
+            of_it = of_it and pattern == "part"  # after a part that is larger, `of it` would be of that
+            pattern = "beside" if pattern == "part" and not of_it else pattern
             said.append(say(pattern, change=change, cause=cause, **slots))
     if facts.load is not None:
         before, after = f"{facts.load.baseline:,.0f}", f"{facts.load.candidate:,.0f}"
@@ -420,9 +422,9 @@ def reason(result: Result) -> str:
     """What a repeat would show, and the one thing that most limits belief in it."""
     observed = result.observed
     if result.verdict_facts.basis == "checks" and (failed := words.failed(result)):
-        before = failed.baseline[:1].upper() + failed.baseline[1:]
-        alike = failed.baseline == failed.candidate
-        return say("failed_alike" if alike else "failed", baseline=before, candidate=failed.candidate)
+        both = failed.baseline, failed.candidate
+        before, after = map(words.profiler, both) if failed.name == "nsys" else both
+        return say("failed_alike" if before == after else "failed", baseline=before, candidate=after)
     if result.verdict_facts.basis in ("identical", "checks") or observed.ci_low_ns == observed.ci_high_ns:
         return ""
     prose = words.page_unit(result)

@@ -152,14 +152,15 @@ def _opening(result: Result) -> Table:
     found = {check.name: check for check in result.comparability.checks}
     for label, name in _MACHINE:
         sides = (found[name].baseline, found[name].candidate) if name in found else ()
-        if said := units.arrow(one for one in sides if one not in _UNKNOWN):
+        known = [one for one in sides if one not in _UNKNOWN]
+        if said := units.arrow(map(words.profiler, known) if name == "nsys" else known):
             rows.append([label, said])
     return grid("opening", ["", ""], rows, look="facts")
 
 
 _MACHINE = (
     ("GPU", "gpu"), ("GPUs of a run", "gpu_count"), ("Driver", "driver"), ("CUDA", "cuda"), ("CPU cores", "cpu_cores"),
-    ("Nsight Systems", "nsys"),
+    ("Profiler", "nsys"),
 )  # fmt: skip
 _UNKNOWN = ("", "?", "unknown")
 
@@ -239,10 +240,9 @@ def _actions(result: Result) -> Section:
     advised = [one.next for one in moved] or [first.advised(result)]
     steps = dict.fromkeys(text.rstrip(".") for text in advised if text)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
-    items += [
-        ["Gate it in continuous integration (docs/gate.md): ", Fill("owner, by when")],
-        [Fill("What would have caught it earlier, what would have limited it: owner, by when")],
-    ]
+    if moved:
+        items.append(["Gate it in continuous integration (docs/gate.md): ", Fill("owner, by when")])
+    items.append([Fill("What would have caught it earlier, what would have limited it: owner, by when")])
     return part("Action", [Items(items, "boxes")])
 
 

@@ -93,7 +93,7 @@ def _first_waits(report: Show) -> Section:
     """The largest waits, and how many more there are."""
     found: list[Block] = []
     shown = report.idle[:NAMED]
-    scale = units.scale_for([one.ns for one in shown], units.prose([report.step.idle_ns]))
+    scale = units.scale_for([one.ns for one in shown], units.both(report.step.mean_ns, report.step.idle_ns))
     if shown:
         found.append(Items([_wait(one, scale) for one in shown], "sizes"))
     else:

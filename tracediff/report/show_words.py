@@ -161,7 +161,7 @@ def machine(report: Show) -> str:
     if "driver" in known:
         parts.append(f"driver {known['driver']}")
     if "nsys" in known:
-        parts.append(known["nsys"] if words.by_torch(report) else f"nsys {known['nsys']}")
+        parts.append(words.profiler(known["nsys"]))
     return ", ".join(parts)
 
 

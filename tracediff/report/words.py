@@ -214,6 +214,11 @@ def by_torch(report: Result | Show) -> bool:
     return bool(values) and all(value.startswith(_TORCH) for value in values)
 
 
+def profiler(version: str) -> str:
+    """What recorded a side, with its version: `nsys 2023.4.4.54`; torch.profiler says so itself."""
+    return version if version.startswith(_TORCH) else f"nsys {version}"
+
+
 def viewer(report: Result | Show) -> str:
     """The program that shows the moments of a trace, by their ns from its start."""
     if by_torch(report):

@@ -21,7 +21,7 @@ from tracediff.formats.database import create_table, sql
 from tracediff.kernels.names import category
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import COMM, COMPUTE, MEMCPY, Timeline
-from tracediff.trace.threads import Places, Thread, distinct
+from tracediff.trace.threads import OUTSIDE, Places, Thread, distinct
 from tracediff.trace.workloads import bucket
 
 # All events of a step: GPU work, idle time by cause, CUDA calls, NVTX ranges, the GIL, garbage collections.
@@ -195,14 +195,15 @@ class StepEvents:
         """Of each piece: range, call, range of the GIL's holder, and all in one."""
         places = self._place_texts(part.tid, part.label, part.start)
         calls = [self._call(one) for one in part.api.tolist()]
-        texts = [f"{call} in {place}" if call and place else call or place for call, place in zip(calls, places, strict=True)]  # fmt: skip
+        texts = [f"{call} {_in(place)}" if call and place else call or place for call, place in zip(calls, places, strict=True)]  # fmt: skip
         if part.holder_label is None:
             return places, calls, [""] * len(places), texts
         held = self.role(part.holder) or "nobody recorded"
         where = self._place_texts(part.holder, part.holder_label, part.start)
-        holders = [f"{held} in {at}" if at else held for at in where]
+        holders = [f"{held} {_in(at)}" if at else held for at in where]
         texts = [
-            f"in {text or 'no range'}; held by {holder}" for text, holder in zip(texts, holders, strict=True)
+            f"{_in(text or 'no range')}; held by {holder}"
+            for text, holder in zip(texts, holders, strict=True)
         ]
         return places, calls, where, texts
 
@@ -377,6 +378,11 @@ def typical(ordered: list[int]) -> int:
 def in_full(rows: Sequence[int], most_events: int) -> Sampler:
     """Sample some rows of the table of periods, up to the step with which there are more than `most_events`."""
     return Sampler(lambda *_: rows, partial(_in_full, most_events=most_events))
+
+
+def _in(place: str) -> str:
+    """`in PLACE`; what lies in no range says so itself."""
+    return place if place.startswith(OUTSIDE) else f"in {place}"
 
 
 def _in_full(steps: Iterator[StepEvents], most_events: int) -> Iterator[SampledStep]:

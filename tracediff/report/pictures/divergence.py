@@ -117,7 +117,7 @@ def cause_words(result: Result, cause: DivergenceCause) -> str:
     label = palette.category(cause.cause).name
     if 0 <= cause.kernel < len(result.kernels):
         return f"{label}: {names.kernel(result.kernels[cause.kernel], width=100)}"
-    place = cause.place.partition(f" in {OUTSIDE}")[0]
+    place = cause.place.partition(f" {OUTSIDE}")[0]
     if cause.cause == "gil_wait":
         return f"{label} {place}"
     return f"{label}: {place_name(place)}" if place else label
