@@ -124,9 +124,17 @@ def test_a_step_is_not_shorter_than_the_gpu_work_that_stays(tmp_path):
             "A generation step would take 1,790 us, as now",
             "The step stays about as long: this time was hidden",
         ),
-        (1_900, "would take 1,900 us instead of 1,790 us", "The step gets 110 us longer: this time was hidden"),
+        (
+            1_900,
+            "would take 1,900 us instead of 1,790 us",
+            "The step gets 110 us longer: this time was hidden",
+        ),
         (1_000, "would take 1,000 us instead of 1,790 us", "The step gets 790 us shorter."),
-        (1_400, "would take 1,400 us instead of 1,790 us", "The step gets 390 us shorter: the rest was hidden"),
+        (
+            1_400,
+            "would take 1,400 us instead of 1,790 us",
+            "The step gets 390 us shorter: the rest was hidden",
+        ),
     ],
 )
 def test_words_are_of_the_phase_with_the_most_time(tmp_path, after_us, headline, remark):
