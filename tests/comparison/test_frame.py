@@ -430,18 +430,23 @@ def test_the_order_of_runs_and_of_rows_is_irrelevant(sides, random):
     assert build_frame(mixed, runs).weight.tolist() == build_frame(rows, runs).weight.tolist()
 
 
-@pytest.mark.parametrize(("labelled", "workload"), [(True, "ops"), (False, "none")])
-def test_what_one_side_alone_launches_is_left_out_only_where_labels_tell_requests(
-    labelled: bool, workload: str
+@pytest.mark.parametrize(
+    ("labelled", "before", "workload"), [(True, 2, "ops"), (False, 2, "none"), (True, 10, "none")]
+)
+def test_what_sides_launch_alone_is_left_out_only_where_both_do_and_labels_tell_requests(
+    labelled: bool, before: int, workload: str
 ):
-    """Steps of 30 and 40, and every fifth 60 and then 90, with kernels of its side: 30 more in one of five, or nothing at equal ops."""
+    """Steps of 30 and 40, and every fifth 60 and then 90, with kernels of its side: 30 more in one of five, or nothing at equal ops.
+
+    Or those of 60 launch what those of 30 do: for the same requests, the candidate alone launches something of its own.
+    """
 
     def one(ops: int, ns: float) -> list[dict]:
         gen = 4 if labelled else None
         rows = [(ops, ns) if at % 5 == 4 else (10 + at % 2, 30 + 10 * (at % 2) + at % 3) for at in range(60)]
         return [step(length, ops=key, gen_reqs=gen) for key, length in rows]
 
-    (phase,) = (frame := framed([one(2, 60)], [one(3, 90)])).phases
+    (phase,) = (frame := framed([one(before, 60)], [one(3, 90)])).phases
     assert phase.workload == workload
     means = frame.sums(steps_of(frame), phase.rest, phase.klass, variance=False).means[:, 0]
-    assert means[1] - means[0] == pytest.approx(0.0 if labelled else (90 - 60) / 5)
+    assert means[1] - means[0] == pytest.approx((90 - 60) / 5 * (workload == "none"))

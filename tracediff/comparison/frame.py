@@ -29,7 +29,7 @@ from tracediff.arrays import Bools, Floats, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY, PERMUTE
-from tracediff.stats.workload import Steps, choose, class_shares, shared, shared_time, weights
+from tracediff.stats.workload import Steps, choose, class_shares, of_both, shared, shared_time, weights
 from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
@@ -433,14 +433,15 @@ def _phase(
     unit = every.run * (int(device.max(initial=0)) + 1) + device
     options = _workloads(steps, mine)
     ways = options if len(sides) > 1 else {"none": options["none"]}
-    if steps.filter(pl.Series(mine))["gen_reqs"].is_null().all():
-        # nobody asked for what these steps launch: what one side alone does may be the change
-        both = rest & (side < 2)
-        ways = {
-            name: klass
-            for name, klass in ways.items()
-            if name == "none" or min(shared_time(every, both, klass)) >= 1 - LITTLE
-        }
+    # What one side alone launches may be the change: where nobody asked for it, and where it does so for requests that both have.
+    asked = of_both(every, rest & (side < 2), options["requests"])
+    labelled = steps.filter(pl.Series(mine))["gen_reqs"].is_not_null().any()
+
+    def alone(klass: Ints) -> float:
+        one, other = shared_time(every, asked, klass)
+        return abs(one - other) if labelled else 1 - min(one, other)
+
+    ways = {name: klass for name, klass in ways.items() if name == "none" or alone(klass) <= LITTLE}
     workload, klass, typical = choose(every, eligible, unit, ways)
     pooled = len(sides) > 1 and workload in ("none", "copies")
     if pooled and min(shared(every, typical & (side < 2), options["requests"])) < MOSTLY:
