@@ -199,6 +199,7 @@ def test_a_representation_in_one_line(comparison):
     assert repr(comparison) == f"<Comparison: {comparison.sentence}>"
 
 
+@pytest.mark.slow
 def test_a_bundle_stands_alone():
     comparison = tracediff.compare(ROOT / "fixtures" / "bundles" / "hog300")
     assert comparison.verdict == "regressed"

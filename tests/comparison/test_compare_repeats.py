@@ -121,6 +121,7 @@ def test_a_category_that_was_not_captured_is_absent(tmp_path):
 # An A/A floor from repeats given apart
 
 
+@pytest.mark.slow
 def test_repeats_given_apart_set_the_noise(tmp_path):
     """Runs of the baseline's program at 100, 180 and 260 us say more noise than runs at 100, 101 and 99."""
     one, other = runs_of(tmp_path, "b", (100,)), runs_of(tmp_path, "c", (130,))

@@ -68,6 +68,7 @@ def graphs(name: str, nodes: tuple[int, int], plain: int, folder: Path) -> Side:
     return Side(name, [Run(name, [reduced(trace, folder / name)])])
 
 
+@pytest.mark.slow
 def test_kernels_in_graphs_are_counted_of_those_of_their_own_gpu(tmp_path) -> None:
     """GPU 1 has 3 of 3 -> 2 of 2 in graphs, GPU 0 2 of 2 -> 2 of 3: neither is 3 of 2."""
     sides = [graphs(*one, tmp_path) for one in (("all", (2, 3), 0), ("some", (2, 2), 1))]

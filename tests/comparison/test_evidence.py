@@ -105,6 +105,7 @@ def test_the_question_of_a_cause_is_answered_with_its_size(base, other, compared
 # Names taken from a trace into SQL
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_inside_their_quotes():
     names = [name for name in HOSTILE_NAMES if "\x00" not in name]
     within = generous(None, 1)

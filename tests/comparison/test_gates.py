@@ -167,6 +167,7 @@ METRICS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [("graph_a1", "graph_a2", "graph_a3"), ("eager_a1", "eager_a2")], ids=["graph", "eager"]
 )

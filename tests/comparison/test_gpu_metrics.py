@@ -217,6 +217,7 @@ def test_means_of_both_sides(compared_traces):
     assert result.verdict == "no_change" or not result.findings  # a metric makes no finding
 
 
+@pytest.mark.slow
 def test_too_few_samples_are_said_and_not_averaged(compared_traces):
     # one each 400 us: windows of 800 us are longer than a step, so none is wholly busy or idle; 22 in 12 steps
     row = only_row(compared_traces(sampled_serving(60, every_us=400), sampled_serving(75, every_us=400)))
@@ -227,6 +228,7 @@ def test_too_few_samples_are_said_and_not_averaged(compared_traces):
     assert few.baseline.mixed_samples == 17 and few.steps.baseline is None and few.steps.delta is None
 
 
+@pytest.mark.slow
 def test_runs_give_an_interval_and_one_run_does_not(compared_traces):
     row = only_row(
         compared_traces(
@@ -241,6 +243,7 @@ def test_runs_give_an_interval_and_one_run_does_not(compared_traces):
     assert lone.busy.delta == pytest.approx(10) and lone.busy.ci_low is None
 
 
+@pytest.mark.slow
 def test_ranks_exported_apart_have_rows_of_their_own(tmp_path):
     sides = []
     for name, values in (("baseline", (60, 40)), ("candidate", (66, 44))):
@@ -269,6 +272,7 @@ def test_one_side_without_them(compared_traces):
     assert "--gpu-metrics-devices=all" in render_html(result)
 
 
+@pytest.mark.slow
 def test_exchanged_sides_exchange_all_of_it(compared_traces):
     one, other = [sampled_serving(60), sampled_serving(62)], [sampled_serving(75, 3), sampled_serving(74)]
     there, back = plain(compared_traces(one, other).system), plain(compared_traces(other, one).system)
@@ -303,6 +307,7 @@ def reports(result: Result) -> list[str]:
     return [render_html(result), console.file.getvalue()]
 
 
+@pytest.mark.slow
 def test_every_report_says_means(compared_traces):
     result = compared_traces(sampled_serving(60), sampled_serving(75, 3))
     for text in reports(result):

@@ -31,6 +31,7 @@ def side(folder, name: str, **program) -> Side:
     return Side(name, runs)
 
 
+@pytest.mark.slow
 def test_each_cause_and_all_of_them_at_the_baselines_level(tmp_path):
     before = side(tmp_path, "before")
     after = side(
@@ -77,6 +78,7 @@ def kernels(folder, name: str, **us: int) -> Side:
     return Side(name, runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "delta"),
     [
@@ -94,6 +96,7 @@ def test_kernels_go_to_the_baselines_level(tmp_path, after, delta):
     assert first.without.step_ns - first.without.without_ns == pytest.approx(delta * US, abs=US)
 
 
+@pytest.mark.slow
 def test_work_that_only_came_out_of_hiding_is_not_undone(tmp_path):
     """`sample` goes on for 110 us after the kernel, once that is 300 us shorter; it takes as long as before."""
     before, after = kernels(tmp_path, "before", gemm=490), kernels(tmp_path, "after", gemm=190)
@@ -183,6 +186,7 @@ def test_what_is_no_edit(text):
     assert caught.value.slug == "bad-what-if" and caught.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_graph_of_kernels_that_one_call_launches_is_no_change(tmp_path):
     with pytest.raises(TracediffError, match="launched by one call already") as caught:
         what_if(side(tmp_path, "one"), parse_edits(graph=True))

@@ -52,6 +52,7 @@ def test_windows_are_in_order_of_their_numbers_and_have_one_rank(tmp_path):
     assert (run.ranks, side.notes) == ((0, 0, 0), ())
 
 
+@pytest.mark.slow
 def test_a_folder_of_windows_is_one_run_and_says_so(tmp_path):
     """What nsys -o before/report --capture-range-end=repeat leaves: one run, not two repeats."""
     for side, more in (("before", 0), ("after", 50)):
@@ -69,6 +70,7 @@ def test_a_folder_of_windows_is_one_run_and_says_so(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_captures_of_several_processes_are_repeats_whatever_their_numbers(tmp_path):
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
@@ -122,6 +124,7 @@ def test_the_steps_of_one_window_can_be_chosen(sides):
     assert result.accounting.baseline["compute"] == pytest.approx(250 * US)
 
 
+@pytest.mark.slow
 def test_a_query_sees_both_windows_of_the_one_rank(sides):
     with api.open(sides / "before") as captures:
         rows = captures.sql(
