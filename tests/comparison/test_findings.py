@@ -225,6 +225,31 @@ def test_how_many_steps_launch_a_kernel_is_no_gain_of_few_runs(tmp_path):
         assert found["gemm"].level != "within_noise" and found["gemm"].delta_ns == pytest.approx(80_000)
 
 
+def test_runs_without_steps_of_a_phase_count_in_its_mean(tmp_path):
+    """The second of four runs has no context steps. On the candidate every fourth takes 3 ms more, but in the last run."""
+
+    def program(context: bool, stop: int) -> TraceBuilder:
+        trace, now = TraceBuilder().process(100).device(0).thread(100, 1), 0
+        for number in range(80):
+            here = context and number % 2
+            begin, now = now, now + 1_000 * (100 + stop * bool(context and number % 8 == 2))
+            trace.range(1, "_schedule", begin, now)
+            trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=number + 1)
+            trace.kernel(number + 1, now + 1_000, now + 101_000, name="gemm")
+            now += 101_000
+            trace.api(1, "cudaStreamSynchronize", now - 100_000, now)
+            trace.range(1, label(number, ctx=here, tokens=8 * here), begin, now)
+        return trace
+
+    result = compare(*(
+        Side(name, [Run(f"{name}{run}", [reduced(program(run != 1, stop * (run < 3)), tmp_path)]) for run in range(4)])
+        for name, stop in (("a", 0), ("b", 3_000))
+    ))  # fmt: skip
+    found = next(one for one in result.findings if one.where.range == "_schedule")
+    assert (found.part, found.where.phase) == ("mean", "mixed")
+    assert (found.held.baseline, found.held.candidate, found.held.odd) == (4, 3, ["b3"])
+
+
 @pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])
 def test_launches_that_are_more_and_longer_are_called_by_what_adds_more(many: int, cause: str, tmp_path):
     """2 of 10 us are 8 of 30 us: 6 more at 20 us are 120 us, 20 us more of 5 are 100 us. Of 3 they are 20 and 50 us."""

@@ -30,7 +30,6 @@ from tracediff.comparison.related import (
 )
 from tracediff.comparison.shown import FIRST, ROWS
 from tracediff.comparison.verdict import time_share
-from tracediff.execution.sides import Side
 from tracediff.model import (
     AllocationFact,
     Finding,
@@ -132,21 +131,23 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         q_value=_number(judged.q),
         facts=replace(one.facts, per=measured.frame.unit),
         part=judged.part,
-        held=_held(judged, measured.sides),
+        held=_held(judged, measured),
         parts=list(one.parts or (one.alone if one.of_rank is None else ())),
         phases=list(one.elsewhere),
         host_speed_ns=judged.host_speed,
     )
 
 
-def _held(judged: Judgement, sides: tuple[Side, Side]) -> Held:
-    """In how many runs of each side the change holds: those on its side of the middle between the sides."""
+def _held(judged: Judgement, measured: Measured) -> Held:
+    """In how many runs of each side the change holds: those on its side of the middle between the sides. A mean has runs without such steps as well."""
     one, other = judged.runs
     middle = (float(one.mean()) + float(other.mean())) / 2
     sign = 1 if judged.delta > 0 else -1
     inside = [(middle - one) * sign >= 0, (other - middle) * sign >= 0]
+    kept = measured.frame.kept(0), measured.frame.kept(1)
+    numbers = kept if judged.part == "mean" else judged.phase.run_numbers
     names = [
-        sides[side].runs[int(judged.phase.run_numbers[side][at])].name
+        measured.sides[side].runs[int(numbers[side][at])].name
         for side in (0, 1)
         for at in np.flatnonzero(~inside[side])
     ]
