@@ -425,6 +425,16 @@ def test_steps_that_stop_now_and_then_are_counted() -> None:
     )
 
 
+def test_a_mean_that_surely_changed_otherwise_is_beside_its_typical_step() -> None:
+    """The typical step 998 of 1,000 us, all of them 1,200: +20 %, with an interval of 150 about it, or of 250."""
+    for half, said in ((150.0, "; +20.0 % in the mean"), (250.0, "")):
+        mean = delta(1_000.0, 200.0, half)
+        one = phase("generation", delta(1_000.0, -2.0, 50.0), "inconclusive", mean=mean)
+        told = headline(result("inconclusive", seen(1_000, 998, 50), phases=[one], all_steps_ns=0.0)).what
+        expected = f"generation step 1,000 -> 998 us (-2.00 us, -0.2 %, within noise{said})"
+        assert told == f"Unclear with pr: {expected}."
+
+
 def test_a_change_that_does_not_stand_for_all_steps_has_theirs_beside_it() -> None:
     """All steps take 129.3 of 1,038.6 us more: 12.4 %."""
     faster = "Likely faster with pr: generation step 1,000 -> 950 us (-50.0 us, -5.0 %"

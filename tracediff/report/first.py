@@ -200,7 +200,12 @@ def what(result: Result) -> str:
     change = _change(observed, prose)
     if _within_noise(result):
         change = say("within_noise", change=change)
-    shares = phase.time_share if (phase := lead(result)) else None
+    phase = lead(result)
+    mean = phase.mean if phase else None
+    if mean and _otherwise(observed, mean) and mean.ci_low_ns * mean.ci_high_ns > 0:
+        of_mean = units.change(mean.delta_ns, mean.baseline_ns)
+        change = say("mean_otherwise", change=change, mean=of_mean)
+    shares = phase.time_share if phase else None
     every = units.change(result.step.delta_ns, result.step.baseline_ns)
     if result.step.ci_low_ns < 0 < result.step.ci_high_ns:
         every = say("within_noise", change=every)
@@ -210,7 +215,7 @@ def what(result: Result) -> str:
     little = 0 < share < MOSTLY
     if little:
         change = say("little_time", change=change, share=units.share(share))
-    if not against and (little or as_ran or (not _open(result) and _otherwise(result))):
+    if not against and (little or as_ran or (not _open(result) and _otherwise(observed, result.step))):
         change = say("all_otherwise", change=change, all=every)
     if result.verdict_facts.rung.kind == "host" and words.sides_without(result, "kernels"):
         change = say("no_gpu_work", change=change)
@@ -244,9 +249,8 @@ def _open(result: Result) -> str:
     return next((one.phase for one in phases if one.verdict == "inconclusive"), "")
 
 
-def _otherwise(result: Result) -> bool:
-    """Whether the mean of all steps changed by a tenth of a step more or less, and by twice or half as much: of the mean of both sides, so that either may be the baseline."""
-    observed, step = result.observed, result.step
+def _otherwise(observed: Observed, step: Delta | Step) -> bool:
+    """Whether a mean changed by a tenth of a step more or less, and by twice or half as much: of the mean of both sides, so that either may be the baseline."""
     if observed.of not in ("typical", "mean") or not observed.delta_ns or not step.delta_ns:
         return False
     low, high = sorted(

@@ -46,6 +46,7 @@ PATTERNS: dict[str, str] = {
     "as_they_ran_mixed": "{change} as they ran ({share})",
     "for_same_results": "{change} for {steps} steps with the same results",
     "as_recorded": "{change} for {steps} steps",
+    "mean_otherwise": "{change}; {mean} in the mean",
     "all_otherwise": "{change}; all steps together {all}",
     "no_gpu_work": "{change}; no GPU kernels were recorded",
     "on_rank": "{cause} on rank {rank}",
