@@ -555,6 +555,21 @@ def test_a_part_that_others_follow_from_is_named_however_small_it_is() -> None:
     )
 
 
+def test_other_kinds_of_what_follows_stand_with_what_follows() -> None:
+    """Of 20 us kernels have 14, in three kinds; calls and host work follow. The two smallest, one of each, are no sum."""
+    sizes = [("silu", 9.0), ("mul", 3.0), ("add", 2.0)]
+    kernels = [(m.Where(kernels=m.Kernels((name,))), us, "kernel_time") for name, us in sizes]
+    rows = [*kernels, (m.Where(), 4.0, "launch_api"), (m.Where(), 2.0, "host_work")]
+    parts = [
+        m.FindingPart(cause, where, us * US, us * US, us * US, "likely", follows=cause != "kernel_time")
+        for where, us, cause in rows
+    ]
+    one = finding("kernel_time", 20.0, parts=parts)
+    assert words.parts_line(one, units.Scale("us", 1_000, 1)) == (
+        "silu +9.0 us, mul +3.0 us, add +2.0 us; as a result: launch calls +4.0 us, host work +2.0 us"
+    )
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [

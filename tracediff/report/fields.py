@@ -29,7 +29,6 @@ from tracediff.model.result import RunInput
 from tracediff.model.show import Show
 from tracediff.report import kernels, names, palette, show_words, units, words
 from tracediff.report.blocks import Cell
-from tracediff.report.escape import shorten
 from tracediff.report.first import one_capture, unclear_by
 from tracediff.report.grammar import say
 from tracediff.report.values import Context, Value, number
@@ -398,7 +397,8 @@ def cause(key: str, small: str = "") -> Cell:
 
 
 def _part(row: FindingPart, context: Context) -> Cell:
-    named = [shorten(value, 70) for name, value in words.place(row.where) if name != "phase"]
+    places = [value.split(" -> ") for name, value in words.place(row.where) if name != "phase"]
+    named = [names.cut(sides, 70) for sides in places]
     return cause(row.cause, ", ".join(named + ["follows from the others"] * row.follows))
 
 

@@ -324,7 +324,6 @@ PATTERNS: dict[str, str] = {
     # A post-mortem.
     "no_benchmark": "No benchmark was given, so the effect on users is not measured here.",
     "recorded": "both sides recorded, {runs} runs",
-    "counted": "{runs} runs and {steps} steps were compared.",
     "tiles": "Every instant of a {unit} belongs to exactly one category (largest residual: {residual} ns).",
     "cause_numbered": "Cause {rank}",
     "cause_of": "Cause {rank}: {title}",

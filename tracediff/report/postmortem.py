@@ -183,6 +183,7 @@ def _impact(result: Result) -> Section:
         blocks.append(_line(say("no_benchmark")))
     if result.phases and result.verdict != "not_comparable":
         blocks.append(_told(without(sections.phases_in_text(result), "judged"), ""))
+        blocks.append(_line(f"{words.sentence(words.steps_note(result))}."))
     return part("Impact", [*blocks, _line(Fill("Requests, users, hours and cost affected."))])
 
 
@@ -226,12 +227,7 @@ def _cause(result: Result) -> Section:
 
 
 def _certainty(result: Result) -> Section:
-    runs, steps = result.step.runs, result.step.steps
-    counted = {
-        "runs": units.pair(runs.baseline, runs.candidate),
-        "steps": units.pair(steps.baseline, steps.candidate),
-    }
-    said = [words.VERDICTS[result.verdict].meaning, say("counted", **counted), workloads.step_share(result)]
+    said = [words.VERDICTS[result.verdict].meaning, workloads.step_share(result)]
     return part("Certainty", [_line(" ".join(one for one in said if one))])
 
 

@@ -610,13 +610,11 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
         shown[-1] = own[0]
     rest = [row for row in rows if row not in shown]
     written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
-    if rest:
-        others = math.fsum(ns for _, ns in rest)
-        written.append(
-            PartRow(
-                units.counted(len(rest), "other kind"), scale.delta(others), all(row[0][1] for row in rest)
-            )
-        )
+    for follows in (False, True):
+        group = [row for row in rest if row[0][1] is follows]
+        what = group[0][0][0] if len(group) == 1 else units.counted(len(group), "other kind")
+        others = scale.delta(math.fsum(ns for _, ns in group))
+        written += [PartRow(what, others, follows)] * bool(group)
     return written
 
 
