@@ -535,20 +535,24 @@ def test_the_order_of_rows_in_the_export_does_not_matter(tmp_path):
     assert found[0] == found[1] != []
 
 
-@pytest.mark.parametrize(("more", "told"), [(2, False), (3, True)])
-def test_counts_that_vary_are_told_where_those_of_the_sides_lie_apart(tmp_path, more: int, told: bool):
-    """1 to 3 kernels in turns, and so many more: 1-3 and 3-5 meet, 1-3 and 4-6 do not."""
-    one = side(tmp_path / "one", 12, lambda n: [kernel()] * (1 + n % 3))
-    other = side(tmp_path / "other", 12, lambda n: [kernel()] * (1 + more + n % 3))
+@pytest.mark.parametrize(
+    ("more", "turns", "told"), [(2, 4, False), (3, 4, True), (2, 1, True), (1, 1, True), (0, 1, False)]
+)
+def test_counts_that_vary_are_told_where_those_of_the_sides_lie_apart_or_follow_each_other(
+    tmp_path, more: int, turns: int, told: bool
+):
+    """1 to 3 kernels in turns, and so many more, each number for so many steps: 1-3 and 3-5 meet, 1-3 and 4-6 do not. In the same order each step has more."""
+    one = side(tmp_path / "one", 13, lambda n: [kernel()] * (1 + n % 3))
+    other = side(tmp_path / "other", 13, lambda n: [kernel()] * (1 + more + n // turns % 3))
     found = compare(one, other).structure
     assert [(row.kind, row.varies, row.certain) for row in found] == (
         [("kernels", True, False)] if told else []
     )
     if told:
         (row,) = found
-        assert (row.baseline_values, row.candidate_values) == (["1", "3"], ["4", "6"])
+        assert (row.baseline_values, row.candidate_values) == (["1", "3"], [f"{1 + more}", f"{3 + more}"])
         assert row.candidate - row.baseline == more
-        assert sentence(row) == "1-3 -> 4-6 kernels per step"
+        assert sentence(row) == f"1-3 -> {1 + more}-{3 + more} kernels per step"
 
 
 def test_a_count_that_is_constant_in_each_workload_is_a_fact(tmp_path):
@@ -726,6 +730,10 @@ def test_kernels_of_every_sixth_step_are_told_by_themselves(before: int, after: 
     assert all(sentence(row) == f"{before} -> {after} kernels in every 6th step" for row in every)
     mirrored = [row for row in compare(*reversed(sides)).structure if row.every]
     assert [(row.baseline, row.candidate) for row in mirrored] == [(b, a) for _, a, b, _, _ in found]
+    later = side(
+        tmp_path / "later", 31, lambda n: [kernel()] * (after if n % 6 == 1 else 1)
+    )  # begun elsewhere
+    assert len([row for row in compare(sides[0], later).structure if row.every]) == len(found)
     irregular = of("irregular", after, lambda n: n in (5, 9, 17, 18, 29))
     assert not [row for row in compare(sides[0], irregular).structure if row.every]
     odd = of("odd", 7, lambda n: n in (3, 4, 20))  # three odd steps are no kind of steps
@@ -735,6 +743,14 @@ def test_kernels_of_every_sixth_step_are_told_by_themselves(before: int, after: 
         if row.every
     ]
     assert told == [(1, after, 0)]
+
+
+def test_kernels_of_every_second_step_are_told(tmp_path):
+    """Thirty steps, of which fifteen have one kernel and fifteen three."""
+    one = side(tmp_path / "one", 31, lambda _: [kernel()])
+    other = side(tmp_path / "other", 31, lambda n: [kernel()] * (1 + 2 * (n % 2)))
+    (row,) = [row for row in compare(one, other).structure if row.kind == "kernels"]
+    assert sentence(row) == "1 -> 3 kernels in every 2nd step"
 
 
 def test_a_kernel_that_every_sixth_step_of_one_side_launches_is_a_rate(tmp_path):

@@ -58,6 +58,7 @@ _RATES = ("collections", "code_loads", "graph_instantiations", "graph_launches",
 _WITH_LOAD = ("synchronisations", "copies", "ranges", "kernel")  # how often may go with the load
 _MADE = ("allocations", "calls", "graph_instantiations", "synchronisations")  # what a program calls by itself
 _ON_DEVICE = ("graph_kernels", "kernels", "launched", "kernel", "grid", "registers", "copies", "streams")
+_LAGS = 100  # steps that one recording may begin before the other
 _FEW = 0.05  # of a round, each of which is a part of a step
 
 # CUDA functions by what they do, the first that fits; of class sync or launch by `api_name`.
@@ -396,9 +397,9 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(items, held, place, row)
         for at in of.counted.varying:
-            if held.apart[at] and (items[at].kind, items[at].name) not in told:
+            if (items[at].kind, items[at].name) not in told and (held.apart[at] or _in_order(of, at)):
                 yield _varying(held, at, items[at].kind, row)
-        if of.steps is max(frame.phases, key=lambda one: one.share):
+        if ("kernels", "") not in told and of.steps is max(frame.phases, key=lambda one: one.share):
             yield from _now_and_then(of, place, row)
     yield from made_of
     yield from rates
@@ -706,27 +707,71 @@ def data_type(kernel: str) -> str:
 
 
 def _now_and_then(of: _Phase, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
-    """Kernels of the steps at one regular distance, where all others have another number, as where one in twelve decodes an image."""
+    """Kernels of the steps at one regular distance, of which one side has more, where all others have as many, as where one in twelve decodes an image."""
     total = place.get(_Item("kernels"))
-    if total is None or (usual := float(of.held.before[total])) != of.held.after[total]:
+    if total is None:
         return
-    steps, counts = of.frame.steps, of.counted.of(total)
-    mine = steps_of(of.frame, of.name) | (_of_one_side(of.frame) >= 0)
-    values, any_of, distances = [usual, usual], [0, 0], set()
-    for side in (0, 1):
-        own = counts[mine & (steps["side"] == side).to_numpy()]
-        others, many = np.unique(own[own != usual], return_counts=True)
-        if many.sum() < LEAST:
-            continue  # a few odd ones say nothing
-        there = np.flatnonzero(own == others[many.argmax()])
-        distances.add(regular(np.diff(there)))
-        if not NEARLY * many.sum() <= len(there) <= MOSTLY * len(own):
-            return
-        values[side], any_of[side] = float(others[many.argmax()]), len(there)
-    if len(distances) == 1 and (every := distances.pop()) and values[0] != values[1]:
+    both = _beside(of, total, steps_of(of.frame, of.name) | (_of_one_side(of.frame) >= 0), shift=True)
+    if not both:
+        return
+    change = [
+        np.where(np.ptp(one, axis=0) > SURELY * one.max(axis=0), np.diff(one, axis=0)[0], 0) for one in both
+    ]
+    signs = np.sign(np.concatenate(change))
+    way = 1 if (signs > 0).sum() >= (signs < 0).sum() else -1
+    there = [one * way > 0 for one in change]
+    every = regular(np.concatenate([np.diff(np.flatnonzero(one)) for one in there]))
+    many, same = int((signs == way).sum()), int((signs == 0).sum())
+    # a few odd ones of the other side say nothing
+    if every and (signs == -way).sum() < LEAST <= many <= same + len(both):
+        odd = np.concatenate([one[:, at] for one, at in zip(both, there, strict=True)], axis=1)
+        usual = np.median(np.concatenate([one[0, by == 0] for one, by in zip(both, change, strict=True)]))
+        before, after = np.median(odd, axis=1).tolist()
+        any_of = (abs(odd - usual) > SURELY * usual).sum(axis=1).tolist()
         yield row(
-            total, "kernels", baseline=values[0], candidate=values[1], baseline_any=any_of[0], candidate_any=any_of[1], every=every
+            total, "kernels", baseline=before, candidate=after, baseline_any=any_of[0], candidate_any=any_of[1], every=every
         )  # fmt: skip
+
+
+def _in_order(of: _Phase, at: int) -> bool:
+    """Whether both sides did the same in the same order, where each number of an item on one side has one of its own on the other, and all have more or all have fewer.
+
+    So they did where numbers that are not the most common one meet theirs again and again.
+    """
+    if of.held.constant[at] or np.ptp(of.held.means[:, at]) <= SURELY * of.held.means[:, at].max():
+        return False
+    both = np.concatenate(_beside(of, at, steps_of(of.frame, of.name)) or [np.zeros((2, 1))], axis=1)
+    met, times = np.unique(both, axis=1, return_counts=True)
+    own = np.ones(len(times), np.bool_)
+    for side in met:
+        number = np.unique(side, return_inverse=True)[1]
+        most = np.zeros(number.max() + 1)
+        np.maximum.at(most, number, times)
+        own &= times == most[number]
+    again = times[own].sum() - times.max() - own.sum() + 1
+    way = abs(np.sign(np.diff(both, axis=0)).sum())
+    return bool(min(times[own].sum(), way) >= HELD * times.sum() and again >= LEAST)
+
+
+def _beside(of: _Phase, at: int, mine: Bools, *, shift: bool = False) -> list[Floats]:
+    """How many of an item some steps have: (2, steps) of each run and device that both sides have. shift: from where most have as many."""
+    steps, found = of.frame.steps, []
+    own = steps.select("side", "counterpart", "run", count=pl.Series(of.counted.of(at))).filter(
+        pl.Series(mine)
+    )
+    parts = own.partition_by("side", "counterpart", "run", as_dict=True)
+    for (side, *place), part in parts.items():
+        if side == 0 and (1, *place) in parts:
+            one, other = (each["count"].to_numpy() for each in (part, parts[1, *place]))
+            most = min(len(one) // 2, len(other) // 2, _LAGS) if shift else 0
+            lags = [(max(lag, 0), max(-lag, 0)) for lag in sorted(range(-most, most + 1), key=abs)]
+            ends = [min(len(one) - first, len(other) - second) for first, second in lags]
+            every = [
+                np.stack([one[first:][:end], other[second:][:end]])
+                for (first, second), end in zip(lags, ends, strict=True)
+            ]
+            found.append(max(every, key=lambda both: (both[0] == both[1]).sum()))
+    return found
 
 
 def _of_one_side(frame: Frame) -> Ints:
