@@ -95,9 +95,11 @@ def test_of_threads_with_a_gpu_each_none_is_the_executor_but_one_with_labels(tmp
 def test_names_of_the_system_tell_what_python_does_not(tmp_path):
     trace = worker().thread(100, 2, "nccl_watchdog").api(2, "cudaEventQuery", 700, 710)
     trace.thread(100, 3, "python3").api(3, "cudaEventQuery", 700, 710)
+    trace.thread(100, 100, "python3").api(100, "cudaEventQuery", 700, 710)
     found = roles(trace, tmp_path)
     assert found[2][0] == "thread nccl_watchdog"
     assert found[3][0] == "thread without ranges"
+    assert found[100][0] == "main"  # its number is that of the process
 
 
 def test_threads_that_only_exist_are_left_out(tmp_path):

@@ -246,7 +246,7 @@ def thread_roles(capture: Capture, places: Places, launchers: dict[int, list[int
             if not role and int(tid) in launchers:
                 # by their places in the process: another run may be on another GPU
                 role = "launcher of device " + "+".join(f"{own.index(one)}" for one in launchers[int(tid)])
-            role = role or _by_name(texts, str(name))
+            role = role or _by_name(texts, str(name), first=int(tid) & 0xFFFFFF == int(pid))
         threads[int(tid)] = Thread(
             int(tid), int(pid), role, "worker" if pid in devices else "host", frozenset(texts)
         )
@@ -260,8 +260,10 @@ def _by_rule(texts: set[str]) -> str:
     return ""
 
 
-def _by_name(texts: set[str], os_name: str) -> str:
+def _by_name(texts: set[str], os_name: str, *, first: bool) -> str:
+    """first: it is the thread that the process began with, where an event loop runs."""
     if texts:
         return "thread of " + min(texts)
     # Before Python 3.14 the system's name of every Python thread is the interpreter's: it tells nothing.
-    return f"thread {os_name}" if os_name and not os_name.startswith("python") else UNNAMED
+    unnamed = "main" if first else UNNAMED
+    return f"thread {os_name}" if os_name and not os_name.startswith("python") else unnamed
