@@ -58,6 +58,20 @@ def test_a_step_of_two_percent_with_its_cause_and_range():
     assert (launches.before, launches.after, launches.unit) == (300.0, 303.0, "count")
 
 
+@pytest.mark.parametrize(("more", "measures"), [(0.0, ["generation"]), (1e5, ["generation", "step"])])
+def test_a_step_that_is_that_of_a_phase_is_told_once(more: float, measures: list[str]):
+    """A verdict may rest on a phase: then the step of a point is that of the phase; or on a mean that rare steps make longer."""
+    random = np.random.default_rng(1)
+    values = BASE * (1 + 0.005 * random.standard_normal((60, len(BASE))))
+    at_40(values)
+    made = [
+        point(at, ["step", *NAMES], np.append(row[0] + more * random.uniform(0.9, 1.1), row), np.append(BASE[0], BASE), 0.005 * np.append(BASE[0], BASE))
+        for at, row in enumerate(values)
+    ]  # fmt: skip
+    (segment,) = analyse(kept(made), NO_GIT).segments
+    assert [one.measure for one in segment.changes] == measures
+
+
 def test_noise_alone_says_nothing():
     for seed in range(5):
         (segment,) = analyse(kept(history(seed=seed)), NO_GIT).segments

@@ -61,7 +61,7 @@ def test_share_count_size_probability() -> None:
         "6.8 %",
         "-5.6 %",
         "0 %",
-        "0 %",
+        "-<0.1 %",
         "<0.1 %",
     ]
     assert units.share(1, 0) == "?"

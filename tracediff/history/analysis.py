@@ -339,8 +339,12 @@ def _families(columns: list[_Column], asked: Sequence[Measure]) -> tuple[list[_C
     """What is asked first: times of steps and what the user named. Then what they are made of, if it is ever worth a look."""
     phases = any(one.measure.phase and _category(one.measure) for one in columns)
     of_steps = [one for one in columns if one.measure.quantity == STEP]
-    if len(of_steps) == 2:  # one phase: the mean step is the same
-        of_steps = [one for one in of_steps if one.measure.phase]
+    phased = [one for one in of_steps if one.measure.phase]
+    # with one phase the mean step is the same; else where verdicts rest on one phase it may be
+    if len(phased) == 1 or any(
+        _alike(one, other) for one in phased for other in of_steps if other not in phased
+    ):
+        of_steps = phased
     longest = max((float(one.series.values.max()) for one in of_steps), default=0.0)
     first = of_steps + [one for one in columns if one not in of_steps and one.measure in asked]
     second = []
@@ -350,6 +354,10 @@ def _families(columns: list[_Column], asked: Sequence[Measure]) -> tuple[list[_C
         if one not in first and not whole and not small and one.measure.quantity != STEP:
             second.append(one)
     return first, second
+
+
+def _alike(one: _Column, other: _Column) -> bool:
+    return one.at == other.at and bool(np.array_equal(one.series.values, other.series.values))
 
 
 def _meant(measure: Measure, asked: Measure, kernels: Collection[str]) -> bool:

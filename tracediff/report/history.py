@@ -24,7 +24,6 @@ from tracediff.report.blocks import (
     Section,
     Span,
     Strong,
-    Table,
     Tone,
     grid,
     part,
@@ -392,7 +391,7 @@ def _pair(history: History, segments: Sequence[Segment]) -> tuple[int, int]:
     return points[-2] if len(points) > 1 else points[-1], points[-1]
 
 
-def beside(history: History, segments: Sequence[Segment]) -> Table:
+def beside(history: History, segments: Sequence[Segment]) -> Section:
     """The measures of two points beside each other, those that either of them has."""
     pair, rows = _pair(history, segments), []
     for name, (unit, points) in _measures(segments).items():
@@ -403,7 +402,9 @@ def beside(history: History, segments: Sequence[Segment]) -> Table:
             rows.append([shorten(name, 120), *sides, size(delta, one, unit)])
     heads = [say("per_step"), *(commit(history.points[at]) for at in pair), "Delta"]
     made = grid("points", heads, rows[:LIMIT], right=(1, 2, 3), look="data sortable")
-    return replace(made, caption=say("two_points"), left=len(rows[LIMIT:]), field="segments.series")
+    title = say("two_points")
+    made = replace(made, caption=title, left=len(rows[LIMIT:]), field="segments.series")
+    return Section("", title, [made])
 
 
 def _measures(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, float]]]:

@@ -143,7 +143,8 @@ def share(part: float, whole: float | None = 1.0) -> str:
     value = 100 * part / whole
     decimals = 0 if abs(value) >= 9.95 else 1
     text = f"{value:,.{decimals}f} %"
-    return text if text.strip("-0. %") else "<0.1 %" if value > 0 else "0 %"
+    least = "-<0.1 %" if value < 0 else "<0.1 %"
+    return text if text.strip("-0. %") else least if value else "0 %"
 
 
 def word(delta: float) -> str:

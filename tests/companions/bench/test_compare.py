@@ -22,7 +22,7 @@ from tracediff.companions.bench.compare import (
     with_kpi,
 )
 from tracediff.companions.bench.read import Kind, KpiReport, Metric, read
-from tracediff.companions.bench.render import first
+from tracediff.companions.bench.render import VALUES, first
 from tracediff.companions.model import Kpi, KpiRow
 from tracediff.comparison.gates import parse_gate
 from tracediff.formats.bundle import Bundle, BundleRun
@@ -163,6 +163,17 @@ def test_order_of_rows() -> None:
     for order in (expected[::2] + expected[1::2], expected[::-1]):
         one = alike(order, 1.0)
         assert [row.metric for row in compare(one, one).rows] == expected
+
+
+def test_rows_are_called_by_what_they_are() -> None:
+    named = {
+        "e2e_mean_ms": "request latency mean, ms",
+        "e2e_p99_ms": "request latency p99, ms",
+        "ttft_p99_ms": "TTFT p99, ms",
+        "total_throughput_tok_s": "total throughput, tok/s",
+    }
+    one = alike([*named], 1.0)
+    assert {row.metric: VALUES["figure"](row, None) for row in compare(one, one).rows} == named
 
 
 def test_without_reports() -> None:

@@ -59,8 +59,8 @@ def _explained(named: Sequence[KpiRow]) -> list[str]:
     return [say(pattern, share=units.share(row.explained), figure="".join(_title(row)))]
 
 
-_TITLES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "output_throughput": "output throughput", "request_throughput": "request throughput",
-           "host_step_time": "host step time", "device_step_time": "device step time"}  # fmt: skip
+_TITLES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "request latency", "output_throughput": "output throughput",
+           "request_throughput": "request throughput", "total_throughput": "total throughput", "host_step_time": "host step time", "device_step_time": "device step time"}  # fmt: skip
 
 
 def _title(row: KpiRow) -> tuple[str, str]:
