@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,7 @@ SAID = 0.4  # of what was put in: a first screen without as large a change is si
 _KERNELS = 24  # put into a step; what rare steps have is four times as much
 _CALL, _KERNEL, _COPY = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("RUNTIME", "KERNEL", "MEMCPY"))
 _NEW = "planted_kernel"
+_RANGE = "NVTX_EVENTS"
 Row = dict[str, Any]
 
 
@@ -92,10 +93,13 @@ class Trace:
         return int(found[0])
 
     def like(self, table: str, order: str = "1", **values: object) -> Row:
-        """The first row of a table, of the thread that launches where it is of calls, with other values in the columns that it has."""
+        """The first row of a table, of the thread that launches where it is of calls, with other values in the columns that it has. Raises `LookupError` without one."""
         where = f"WHERE globalTid = {self.thread}" if table == _CALL else ""
         found = self.db.execute(f"SELECT * FROM {table} {where} ORDER BY {order} LIMIT 1")
-        row = dict(zip((one[0] for one in found.description), found.fetchone(), strict=True))
+        first = found.fetchone()
+        if first is None:
+            raise LookupError(f"{table} has no rows")
+        row = dict(zip((one[0] for one in found.description), first, strict=True))
         return row | {name: value for name, value in values.items() if name in row}
 
     def add(self, table: str, row: Row, **values: object) -> None:
@@ -139,6 +143,8 @@ def longer(db: sqlite3.Connection, points: Sequence[tuple[int, int]]) -> Callabl
     return later
 
 
+Put: TypeAlias = Callable[[Trace, Sequence[int], int, int], None]
+
 # Each puts `ns` into the steps that have one of the instants, `kernels` of them where it launches some.
 
 
@@ -173,11 +179,23 @@ def _new(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
     _launch(trace, at, ns, kernels, shortName=short, demangledName=whole, mangledName=None)
 
 
-def _synchronise(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
+def _calling(name: str) -> Put:
+    """A call that waits for nothing, or for what the GPU had done."""
+
+    def put(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
+        later = longer(trace.db, [(one, ns) for one in at])
+        call = trace.like(_CALL, nameId=trace.text(name))
+        for number, start in enumerate(later(one) or 0 for one in at):
+            trace.add(_CALL, call, start=start + 50, end=start + ns - 50, correlationId=10**9 + number)
+
+    return put
+
+
+def _collect(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
     later = longer(trace.db, [(one, ns) for one in at])
-    call = trace.like(_CALL, nameId=trace.text("cudaDeviceSynchronize_v3020"))
-    for number, start in enumerate(later(one) or 0 for one in at):
-        trace.add(_CALL, call, start=start + 50, end=start + ns - 50, correlationId=10**9 + number)
+    row = trace.like(_RANGE, eventType=59, globalTid=trace.thread, text="Python GC", textId=None, domainId=0)
+    for start in (later(one) or 0 for one in at):
+        trace.add(_RANGE, row, start=start + 100, end=start + ns - 100)
 
 
 def _copy(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
@@ -194,7 +212,7 @@ class Plant(NamedTuple):
     """What is put in. named: the pattern of what a first screen says of it."""
 
     what: str
-    put: Callable[[Trace, Sequence[int], int, int], None]
+    put: Put
     named: str
     often: tuple[int, ...] = (1, RARELY)
 
@@ -206,7 +224,9 @@ PLANTS = (
         "more launches of a kernel", _launch, r"\d kernels (per step|in every)|launches|-> [\d.,]+ per mean"
     ),
     Plant("a new kernel", _new, _NEW.removesuffix("_kernel")),
-    Plant("a synchronisation", _synchronise, r"synchronis|cudaDeviceSynchronize"),
+    Plant("a synchronisation", _calling("cudaDeviceSynchronize_v3020"), r"synchronis|cudaDeviceSynchronize"),
+    Plant("an allocation", _calling("cudaMalloc_v3020"), r"cudaMalloc"),
+    Plant("a garbage collection", _collect, r"Python GC"),
     Plant("a copy of pageable memory", _copy, r"memcpy HtoD"),
 )
 
@@ -253,8 +273,12 @@ def measured(words: Sequence[str], more: float = MORE) -> list[Said]:
             capture, *others = [_unpacked(Path(part), Path(name)) for part in word.split("=")]
             for one in PLANTS:
                 for every in one.often:
-                    planted = Path(name) / f"planted_{len(found)}.sqlite"
-                    plant(capture, planted, one, every, more)
+                    planted = Path(name) / f"longer_{len(found)}.sqlite"
+                    try:
+                        plant(capture, planted, one, every, more)
+                    except LookupError as error:  # of a capture without ranges, say
+                        print(f"{capture.stem}, {one.what}: {error}")
+                        continue
                     found += [said(capture, other, one, every, planted, more) for other in (capture, *others)]
                     planted.unlink()
     return found
