@@ -354,6 +354,16 @@ def test_no_part_is_of_the_change_after_one_that_is_larger() -> None:
     )
 
 
+def test_what_went_against_a_change_is_told_with_one_but() -> None:
+    sizes = (-165.0, 191.0, 115.0)
+    own = [
+        finding("host_work", us, rank=at, where={"range": f"place_{at}"}) for at, us in enumerate(sizes, 1)
+    ]
+    assert headline(result("improved", seen(1_000, 934, 8, *own), *own)).why == (
+        "-165 us: host work in place_1; but +191 us: host work in place_2; +115 us: host work in place_3."
+    )
+
+
 def test_a_change_without_a_part_is_not_left_without_a_why() -> None:
     assert headline(result("improved", seen(1_000, 908, 8))).why == "No single cause holds a tenth of it."
     assert headline(result("inconclusive", seen(1_000, 908, 200))).why == ""

@@ -65,9 +65,11 @@ def test_share_count_size_probability() -> None:
         "<0.1 %",
     ]
     assert units.share(1, 0) == "?"
-    assert [units.count(v) for v in (149.0, 7.9999999, 0.04, 17.79, 1_234.0)] == [
+    assert [units.count(v) for v in (149.0, 462.97, 7.9999999, -0.001, 0.04, 17.79, 1_234.0)] == [
         "149",
+        "463",
         "8",
+        "0",
         "0.04",
         "17.8",
         "1,234",

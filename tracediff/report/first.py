@@ -388,7 +388,7 @@ def why(result: Result) -> str:
         said.append(say("unsure", parts=", ".join(unsure)))
     if not said and result.verdict in words.MOVED:
         said.append(say("none"))
-    said += [say("against" if said else "beside", **one) for one in against]
+    said += [say("beside" if at or not said else "against", **one) for at, one in enumerate(against)]
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}." if said else ""
 

@@ -161,10 +161,10 @@ def delta(scale: Scale, value: float, base: float | None, level: Evidence | None
 
 def count(value: float) -> str:
     """Write a count per step: whole numbers as such, others with one or two decimals."""
-    if abs(value - round(value)) < 0.005:
-        return f"{round(value):,}"
     decimals = 1 if abs(value) >= 10 else 2
-    return f"{value:,.{decimals}f}"
+    written = round(value, decimals) + 0.0  # no minus before a zero
+    decimals *= not written.is_integer()
+    return f"{written:,.{decimals}f}"
 
 
 def between(least: str, most: str) -> str:
