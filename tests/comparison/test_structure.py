@@ -451,6 +451,17 @@ def test_a_side_has_more_by_more_than_a_tenth_whatever_the_last_bit(sides, way):
     assert _way(np.array(sides)) == way
 
 
+def test_half_the_blocks_in_seven_launches_of_eight_are_other_work(tmp_path):
+    """As where a scan by doubling has half the length: a level less, and each over half as much."""
+    long, short = [kernel(grid=4)] * 8, [kernel(grid=2)] * 7
+    sides = [
+        side(tmp_path / name, 12, lambda _, acts=acts: acts)
+        for name, acts in (("long", long), ("short", short))
+    ]
+    first, *_ = compare(*sides).structure
+    assert told(first) == ("workload", "", 32, 14)
+
+
 @pytest.mark.parametrize("grid", [8, 5])
 def test_other_blocks_in_fewer_launches_are_no_other_work(grid, tmp_path):
     """Two batches of 4 and 12 blocks, or one of 8 and 24; or what is left of them once others were fused."""
@@ -636,6 +647,23 @@ def test_what_one_side_does_at_a_regular_distance_is_a_rate_however_rare(tmp_pat
         tmp_path / "then", 31, lambda n: [kernel(), *([load] if n in (5, 9, 17, 18, 29) else [])]
     )
     assert not [row for row in compare(one, now_and_then).structure if row.kind == "code_loads"]
+
+
+def test_copies_of_other_memory_in_some_steps_are_one_difference(tmp_path):
+    """Each step copies from pageable memory, and each sixth once more from pinned memory, or from pageable memory too."""
+    every = copy(64, "pageable")
+    pinned, pageable = (
+        side(
+            tmp_path / memory,
+            31,
+            lambda n, memory=memory: [kernel(), every, *[copy(64, memory)] * (n % 6 == 5)],
+        )
+        for memory in ("pinned", "pageable")
+    )
+    (row,) = [row for row in compare(pinned, pageable).structure if row.kind == "copies"]
+    assert sentence(row) == "memcpy HtoD with pinned -> pageable memory in 17 % of steps"
+    (row,) = [row for row in compare(pageable, pinned).structure if row.kind == "copies"]
+    assert sentence(row) == "memcpy HtoD with pageable -> pinned memory in 17 % of steps"
 
 
 def test_what_every_second_of_many_steps_does_is_a_rate(tmp_path):

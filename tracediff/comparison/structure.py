@@ -567,7 +567,7 @@ def _of_graphs(held: Held, at: int, total: int | None, row: _Made) -> Iterator[S
 
 
 def _workload(of: _Phase) -> Iterator[StructureRow]:
-    """Thread blocks of the kernels that both sides launch as often, where those of most launches have each a tenth more, or each a tenth fewer.
+    """Thread blocks of the kernels that both sides launch about as often, where those of most launches have each a tenth more, or each a tenth fewer.
 
     Those of kernels in blocks of other sizes tell nothing: a thread may do more.
     """
@@ -582,8 +582,8 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
         launches = held.means[:, rows].sum(axis=1)
         every += launches
         grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in rows), strict=True)
-        # with fewer launches, blocks are fewer
-        if launches.all() and np.ptp(launches) <= LITTLE * launches.max() and len(set(blocks)) == 1:
+        # with far fewer launches, these may be of other shapes
+        if launches.all() and launches.min() >= NEARLY * launches.max() and len(set(blocks)) == 1:
             made = held.means[:, rows] @ [math.prod(map(float, grid.split(","))) for grid in grids]
             way = _way(made / launches)
             moved[way] += launches
@@ -847,4 +847,16 @@ def _rates(of: _Phase, row: _Made) -> Iterator[StructureRow]:
             p = min(p * (len(tests) if kind in _WITH_LOAD else functions), 1.0)
         if p < ALPHA:
             before, after = held.means[:, at].tolist()
-            yield row(at, kind, baseline=before, candidate=after, rate=True, p_value=p)
+            memories = _memories(of, at) if kind == "copies" else {}
+            yield row(at, kind, baseline=before, candidate=after, rate=True, p_value=p, **memories)
+
+
+def _memories(of: _Phase, at: int) -> dict[str, object]:
+    """Of copies that came where as many of another memory went, or the other way, both memories."""
+    own, change = of.items[at], np.diff(of.held.means, axis=0)[0]
+    for other, item in enumerate(of.items):
+        alike = item._replace(memory=own.memory) == own and other != at
+        if alike and abs(change[other] + change[at]) <= LITTLE * abs(change[at]):
+            went, came = (own, item) if change[at] < 0 else (item, own)
+            return {"memory": "", "baseline_values": [went.memory], "candidate_values": [came.memory]}
+    return {}

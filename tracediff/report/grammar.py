@@ -82,6 +82,7 @@ PATTERNS: dict[str, str] = {
     "count_peak": "{name} memory peak {change}",
     "count_memory_bytes": "{bytes} per {per} in {counts} {name}, {one} -> {other} memory",
     "count_rate": "{name} in {shares} of steps",
+    "count_rate_memory": "{name} with {one} -> {other} memory in {share} of steps",
     "count_range": "range {name} entered {before} -> {after} times per {per}",
     "count_other": "{name} {before} -> {after}",
     # Would it repeat: the interval, and what most limits belief.

@@ -281,6 +281,10 @@ def _rate(row: StructureRow) -> str:
     """In what part of the steps something is, of which one step has as many as another."""
     sides = ((row.baseline_any, row.baseline_steps), (row.candidate_any, row.candidate_steps))
     name = _copied(row) if row.kind == "copies" else _plain(row)
+    if row.baseline_values:
+        (one,), (other,) = row.baseline_values, row.candidate_values
+        share = units.share(*max(sides))
+        return say("count_rate_memory", name=name, one=one, other=other, share=share)
     shares = units.arrow(units.share(*one) for one in sides)
     return say("count_rate", name=name, shares=shares)
 
