@@ -764,13 +764,10 @@ def _beside(of: _Phase, at: int, mine: Bools, *, shift: bool = False) -> list[Fl
         if side == 0 and (1, *place) in parts:
             one, other = (each["count"].to_numpy() for each in (part, parts[1, *place]))
             most = min(len(one) // 2, len(other) // 2, _LAGS) if shift else 0
-            lags = [(max(lag, 0), max(-lag, 0)) for lag in sorted(range(-most, most + 1), key=abs)]
-            ends = [min(len(one) - first, len(other) - second) for first, second in lags]
-            every = [
-                np.stack([one[first:][:end], other[second:][:end]])
-                for (first, second), end in zip(lags, ends, strict=True)
-            ]
-            found.append(max(every, key=lambda both: (both[0] == both[1]).sum()))
+            lags = sorted(range(-most, most + 1), key=abs)
+            every = ((one[max(lag, 0) :], other[max(-lag, 0) :]) for lag in lags)
+            pairs = (np.stack([before[: len(after)], after[: len(before)]]) for before, after in every)
+            found.append(max(pairs, key=lambda both: (both[0] == both[1]).sum()))
     return found
 
 
