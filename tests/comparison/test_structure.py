@@ -460,6 +460,8 @@ def test_half_the_blocks_in_seven_launches_of_eight_are_other_work(tmp_path):
     ]
     first, *_ = compare(*sides).structure
     assert told(first) == ("workload", "", 32, 14)
+    more = side(tmp_path / "more", 12, lambda _: [*long, kernel(grid=64)])  # the same work, and some besides
+    assert "workload" not in [row.kind for row in compare(sides[0], more).structure]
 
 
 @pytest.mark.parametrize("grid", [8, 5])

@@ -582,8 +582,11 @@ def _workload(of: _Phase) -> Iterator[StructureRow]:
         launches = held.means[:, rows].sum(axis=1)
         every += launches
         grids, blocks = zip(*(of.items[at].shape.split(" x ") for at in rows), strict=True)
-        # with far fewer launches, these may be of other shapes
-        if launches.all() and launches.min() >= NEARLY * launches.max() and len(set(blocks)) == 1:
+        # with fewer launches, blocks are fewer; a few less may all be of other shapes
+        others = held.means[:, rows].min(axis=0).sum() <= MOSTLY * launches.min()
+        fewest = NEARLY if others else 1 - LITTLE
+        near = launches.min() >= fewest * launches.max()
+        if launches.all() and near and len(set(blocks)) == 1:
             made = held.means[:, rows] @ [math.prod(map(float, grid.split(","))) for grid in grids]
             way = _way(made / launches)
             moved[way] += launches
