@@ -29,7 +29,7 @@ from tracediff.arrays import Bools, Floats, Ints
 from tracediff.errors import TracediffError
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY, PERMUTE
-from tracediff.stats.workload import Steps, choose, class_shares, of_both, shared, shared_time, weights
+from tracediff.stats.workload import Steps, choose, class_shares, in_common, shared, shared_time, weights
 from tracediff.trace.workloads import IRREGULAR, half_octave
 
 _BLOCKS = 8  # of the steps of a run: fewer say little of the scatter, more are not independent
@@ -434,7 +434,7 @@ def _phase(
     options = _workloads(steps, mine)
     ways = options if len(sides) > 1 else {"none": options["none"]}
     # What one side alone launches may be the change: where nobody asked for it, and where it does so for requests that both have.
-    asked = of_both(every, rest & (side < 2), options["requests"])
+    asked = in_common(every, rest & (side < 2), options["requests"])
     labelled = steps.filter(pl.Series(mine))["gen_reqs"].is_not_null().any()
 
     def alone(klass: Ints) -> float:

@@ -116,7 +116,7 @@ def shared(steps: Steps, chosen: Bools, klass: Ints) -> tuple[float, float]:
     return _of_both(*_class_weight(steps, chosen, klass)[:2])
 
 
-def of_both(steps: Steps, chosen: Bools, klass: Ints) -> Bools:
+def in_common(steps: Steps, chosen: Bools, klass: Ints) -> Bools:
     """Those of the chosen steps whose class both sides have."""
     held = [np.isin(klass, klass[chosen & (steps.side == side)]) for side in (0, 1)]
     return np.asarray(chosen & held[0] & held[1])
