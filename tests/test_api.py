@@ -227,6 +227,7 @@ def test_options_reach_the_comparison(tmp_path):
     assert comparison.result.step.baseline_ns == step_ns()
 
 
+@pytest.mark.slow
 def test_one_capture_in_python_is_that_of_the_command(tmp_path):
     report = tracediff.show(AFTER, step=30, worst=2)
     words = ["show", AFTER, "--step", "30", "--worst", "2", "--json", tmp_path / "command.json", "-q"]

@@ -156,6 +156,7 @@ def test_launches_that_wait_for_their_kernels_are_a_difference_by_count(
     assert all((row.baseline_of, row.candidate_of) == (10, 10) for row in rows)
 
 
+@pytest.mark.slow
 def test_a_graph_whose_launch_outlasts_its_first_kernels_waits_for_none(tmp_path) -> None:
     """Of a graph of ten kernels of 10 us, half end before its launch of 65 us returns: only a launch that outlasts all waits."""
 
@@ -201,6 +202,7 @@ def looped(folder, host: str, beside: tuple[int, int] | None = None) -> Side:
     return Side(host, [Run(host, [reduced(trace, folder)])])
 
 
+@pytest.mark.slow
 def test_a_host_that_no_longer_runs_ahead_is_a_difference_by_count(tmp_path) -> None:
     """The kernel of 450 to 1,350 us is on the GPU when the wait ends at 402 us; that of 5 to 905 us is over at 907 us.
 

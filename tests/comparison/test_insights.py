@@ -62,6 +62,7 @@ def test_nothing_is_said_of_one_program_twice(tmp_path: Path) -> None:
     assert told(compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady()))) == []
 
 
+@pytest.mark.slow
 def test_more_host_work_alone_needs_no_remark(tmp_path: Path) -> None:
     found = compare(side(tmp_path, "a", steady()), side(tmp_path, "b", steady(schedule=200)))
     assert found.findings[0].cause == "host_work" and told(found) == []

@@ -221,6 +221,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", ["two ranks", *SLOW])
 def test_the_evidence_is_there_and_adds_up_to_the_cause_in_its_step(pair: str) -> None:
     """Every query runs: of both sides it finds the cause, of a moment's step all of its time."""
