@@ -143,6 +143,12 @@ def longer(db: sqlite3.Connection, points: Sequence[tuple[int, int]]) -> Callabl
     return later
 
 
+def room(trace: Trace, at: Sequence[int], ns: int) -> list[int]:
+    """Make each of some instants `ns` long; when each begins now."""
+    later = longer(trace.db, [(one, ns) for one in at])
+    return [start for one in at if (start := later(one)) is not None]
+
+
 Put: TypeAlias = Callable[[Trace, Sequence[int], int, int], None]
 
 # Each puts `ns` into the steps that have one of the instants, `kernels` of them where it launches some.
@@ -159,17 +165,17 @@ def _slower(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
 
 
 def _host(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
-    longer(trace.db, [(one, ns) for one in at])
+    room(trace, at, ns)
 
 
 def _launch(trace: Trace, at: Sequence[int], ns: int, kernels: int, **kernel: object) -> None:
-    later = longer(trace.db, [(one, ns) for one in at])
+    starts = room(trace, at, ns)
     call = trace.like(_CALL, nameId=trace.text("cudaLaunchKernel_v7000"))
     row = trace.like(_KERNEL, "end - start DESC", graphNodeId=None, **kernel)
     each = ns // kernels
-    for number, start in enumerate(later(one) for one in at):
+    for number, start in enumerate(starts):
         for place in range(kernels):
-            begin, own = (start or 0) + place * each + 100, 10**9 + number * kernels + place
+            begin, own = start + place * each + 100, 10**9 + number * kernels + place
             trace.add(_CALL, call, start=begin, end=begin + min(4000, each // 5), correlationId=own)
             trace.add(_KERNEL, row, start=begin + each // 4, end=begin + each - 200, correlationId=own)
 
@@ -183,26 +189,26 @@ def _calling(name: str) -> Put:
     """A call that waits for nothing, or for what the GPU had done."""
 
     def put(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
-        later = longer(trace.db, [(one, ns) for one in at])
+        starts = room(trace, at, ns)
         call = trace.like(_CALL, nameId=trace.text(name))
-        for number, start in enumerate(later(one) or 0 for one in at):
+        for number, start in enumerate(starts):
             trace.add(_CALL, call, start=start + 50, end=start + ns - 50, correlationId=10**9 + number)
 
     return put
 
 
 def _collect(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
-    later = longer(trace.db, [(one, ns) for one in at])
+    starts = room(trace, at, ns)
     row = trace.like(_RANGE, eventType=59, globalTid=trace.thread, text="Python GC", textId=None, domainId=0)
-    for start in (later(one) or 0 for one in at):
+    for start in starts:
         trace.add(_RANGE, row, start=start + 100, end=start + ns - 100)
 
 
 def _copy(trace: Trace, at: Sequence[int], ns: int, kernels: int) -> None:
-    later = longer(trace.db, [(one, ns) for one in at])
+    starts = room(trace, at, ns)
     call = trace.like(_CALL, nameId=trace.text("cudaMemcpyAsync_v3020"))
     row = trace.like(_COPY, copyKind=1, srcKind=0, dstKind=2, bytes=10 * ns, graphNodeId=None)
-    for number, start in enumerate(later(one) or 0 for one in at):
+    for number, start in enumerate(starts):
         own = 10**9 + number
         trace.add(_CALL, call, start=start + 50, end=start + ns - 50, correlationId=own)
         trace.add(_COPY, row, start=start + 500, end=start + ns - 200, correlationId=own)

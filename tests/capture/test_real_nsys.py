@@ -59,14 +59,13 @@ def plan(folder: Path, planted: str, always: str = "") -> Path:
 def run(*words: object) -> None:
     try:
         done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
-    except (
-        TracediffError
-    ) as error:  # a crash of nsys itself, once in some hundred runs: what it advises makes the run again
+    except TracediffError as error:
+        # a crash of nsys itself, once in some hundred runs: what it advises makes the run again
         if "nsys-agent-lost" not in str(error) or "--resume" in words:
             raise
-        return run(*words, "--resume")
-    assert done.exit_code == 0, done.output
-    return None
+        run(*words, "--resume")
+    else:
+        assert done.exit_code == 0, done.output
 
 
 def captured(folder: Path, planted: str) -> tuple[dict[str, Any], Path]:
