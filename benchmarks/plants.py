@@ -1,7 +1,7 @@
 """`python -m benchmarks.plants CAPTURE[=OTHER]...`: does the first screen name what makes a capture longer, in all steps or in every 12th?
 
-The steps are made longer where the GPU idles and the thread that launches is in no call: all later times move, and new rows fill the
-room. A capture with a plant is compared with itself as it was, and with another run of its program where one is given.
+The steps are made longer where the GPU has nothing to do and the thread that launches is in no call: all later times move, and new rows
+fill the room. A capture with a plant is compared with itself as it was, and with another run of its program where one is given.
 """
 
 from __future__ import annotations
@@ -63,7 +63,12 @@ class Trace:
         self.db, self.steps = db, [Step(*row) for row in periods.select("start_ns", "end_ns").iter_rows()]
         launches = f"SELECT globalTid FROM {_CALL} JOIN StringIds ON id = nameId WHERE value LIKE '%Launch%'"
         (self.thread,) = db.execute(f"{launches} GROUP BY 1 ORDER BY count(*) DESC").fetchone()
-        work = " UNION ALL ".join(f"SELECT start, end FROM {name}" for name in (_KERNEL, _COPY))
+        # work that is launched, and waits, is something to do
+        launched = f"LEFT JOIN {_CALL} c ON c.correlationId = w.correlationId AND c.globalTid >> 24 = w.globalPid >> 24"
+        work = " UNION ALL ".join(
+            f"SELECT coalesce(c.start, w.start) AS start, w.end FROM {name} w {launched}"
+            for name in (_KERNEL, _COPY)
+        )
         calls = f"SELECT start, end FROM {_CALL} WHERE globalTid = {self.thread}"
         self._busy = [self._intervals(f"{query} ORDER BY start") for query in (work, calls)]
 
@@ -72,7 +77,7 @@ class Trace:
         return starts, np.maximum.accumulate(ends)
 
     def free(self, step: Step) -> int | None:
-        """The first instant of the second half of a step, else of all of it, at which nothing is going on."""
+        """The first instant of the second half of a step, else of all of it, at which nothing is going on, or about to."""
         for at in ((step.start + step.end) // 2, step.start):
             while at < step.end:
                 before = [
@@ -94,6 +99,8 @@ class Trace:
 
     def like(self, table: str, order: str = "1", **values: object) -> Row:
         """The first row of a table, of the thread that launches where it is of calls, with other values in the columns that it has. Raises `LookupError` without one."""
+        if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            raise LookupError(f"there is no {table}")
         where = f"WHERE globalTid = {self.thread}" if table == _CALL else ""
         found = self.db.execute(f"SELECT * FROM {table} {where} ORDER BY {order} LIMIT 1")
         first = found.fetchone()
@@ -256,6 +263,8 @@ def plant(path: Path, out: Path, one: Plant, every: int, more: float) -> None:
         db.execute("BEGIN")
         trace = Trace(path, db)
         mine = [free for step in trace.steps[every // 2 :: every] if (free := trace.free(step)) is not None]
+        if not mine:
+            raise LookupError("the GPU always has something to do")
         ns = int(more * sum(step.end - step.start for step in trace.steps) / len(mine))
         one.put(trace, mine, ns, _KERNELS * (1 if every == 1 else 4))
         trace.renumber()
