@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -10,7 +12,7 @@ from fixtures.builders import TraceBuilder
 from tests.comparing import compare
 from tests.measuring import measured, step
 from tests.tiny import label, reduced
-from tracediff.comparison.candidates import Candidate
+from tracediff.comparison.candidates import Candidate, of_launches
 from tracediff.comparison.classes import build_strata, mix
 from tracediff.comparison.compare import Options
 from tracediff.comparison.findings import mix_finding
@@ -250,25 +252,31 @@ def test_runs_without_steps_of_a_phase_count_in_its_mean(tmp_path):
     assert (found.held.baseline, found.held.candidate, found.held.odd) == (4, 3, ["b3"])
 
 
+def one_by_one(launched: Callable[[int], list[tuple[str, int]]]) -> TraceBuilder:
+    """30 steps, each of the kernels that it launches by its number (name, us), and one of 50 us: the host waits for each."""
+    trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
+    for number in range(30):
+        begin = now
+        for name, us in (*launched(number), ("silu", 50)):
+            corr += 1
+            trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
+            trace.kernel(corr, now + 1_000, now + 1_000 * (1 + us), name=name)
+            now += 1_000 * (1 + us)
+        trace.api(1, "cudaStreamSynchronize", now, now)
+        trace.range(1, label(number), begin, now)
+    return trace
+
+
 @pytest.mark.parametrize(("many", "cause"), [(8, "kernel_added"), (3, "kernel_time")])
 def test_launches_that_are_more_and_longer_are_called_by_what_adds_more(many: int, cause: str, tmp_path):
-    """2 of 10 us are 8 of 30 us: 6 more at 20 us are 120 us, 20 us more of 5 are 100 us. Of 3 they are 20 and 50 us."""
+    """2 of 10 us are 8 of 30 us: 6 more at 30 us are 180 us, 20 us more of 2 are 40 us. Of 3 they are 30 and 40 us."""
 
-    def program(many: int, us: int) -> TraceBuilder:
-        trace, now, corr = TraceBuilder().process(100).device(0).thread(100, 1), 0, 0
-        for number in range(30):
-            begin = now
-            for name, each in (*[("gemm", us)] * many, ("silu", 50)):
-                corr += 1
-                trace.api(1, "cudaLaunchKernel", now, now + 1_000, corr=corr)
-                trace.kernel(corr, now + 1_000, now + 1_000 * (1 + each), name=name)
-                now += 1_000 * (1 + each)
-            trace.api(1, "cudaStreamSynchronize", now, now)
-            trace.range(1, label(number), begin, now)
-        return trace
-
+    programs = (
+        one_by_one(lambda _, gemms=gemms, us=us: [("gemm", us)] * gemms)
+        for gemms, us in ((2, 10), (many, 30))
+    )
     sides = (
-        Side(str(one), [Run(str(one), [reduced(program(*one), tmp_path)])]) for one in ((2, 10), (many, 30))
+        Side(name, [Run(name, [reduced(one, tmp_path)])]) for name, one in zip("ab", programs, strict=True)
     )
     (found,) = (one for one in compare(*sides).findings if one.cause.startswith("kernel"))
     assert (found.cause, found.where.called) == (cause, ("gemm",))
@@ -282,3 +290,41 @@ def test_another_mix_is_told_from_a_hundredth_of_the_step_on(mix_us: float, told
     changed = replace(mix(found.frame, 0, 0), batch_mix_ns=mix_us * US)
     assert changed.baseline_raw_ns == 1_000 * US
     assert len(mix_finding(found, changed, build_strata(found.frame))) == told
+
+
+def test_more_launches_of_a_longer_kernel_make_no_other_slower():
+    """24 more of 65 us beside 48 of 5 us are 1,560 us; as launches of one kernel, 72 of 25 us, they would be 600 us more and 960 us longer."""
+    assert of_launches([((48, 48), (5, 5)), ((0, 24), (0, 65))]) == "kernel_added"
+    assert of_launches([((48, 48), (5, 5)), ((24, 0), (65, 0))]) == "kernel_removed"
+    assert of_launches([((48, 72), (5, 25))]) == "kernel_time"
+
+
+def test_variants_of_one_library_call_are_more_where_one_of_them_is(tmp_path):
+    """A GEMM of 10 us, of another name and 20 us in every other step; the candidate launches the longer one three times more in each."""
+
+    short, long = (
+        ("nvjet_sm90_tst_8x64_64x16_4x1_v_bz_TNN", 10),
+        ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNN", 20),
+    )
+    programs = (
+        one_by_one(lambda number, more=more: [long if number % 2 else short] * 4 + [long] * more)
+        for more in (0, 3)
+    )
+    sides = (
+        Side(name, [Run(name, [reduced(one, tmp_path)])]) for name, one in zip("ab", programs, strict=True)
+    )
+    found = [one for one in compare(*sides).findings if one.cause.startswith("kernel")]
+    assert [one.cause for one in found] == ["kernel_added"]
+
+
+@pytest.mark.parametrize(("more", "shares"), [(3, ("mixed", 0.0, 0.2)), (0, None)])
+def test_steps_that_one_side_never_ran_are_a_mix(more: int, shares: tuple[str, float, float] | None):
+    """Three of fifteen steps are of a phase that the baseline never ran: what they add to the mean is told with their share."""
+    usual, other = step(cells=[1_000 * US]), step(cells=[3_000 * US], phase="mixed", ctx_reqs=1)
+    found = measured([[usual] * 12], [[usual] * 12 + [other] * more], idle=1)
+    changed = replace(mix(found.frame, 0, 0), batch_mix_ns=0, not_compared_ns=400 * US * bool(more))
+    told = mix_finding(found, changed, build_strata(found.frame))
+    assert [one.delta_ns for one in told] == [400 * US] * bool(more)
+    assert [(one.phase, one.baseline, one.candidate) for row in told for one in row.facts.shares] == (
+        [shares] if shares else []
+    )

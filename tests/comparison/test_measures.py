@@ -127,7 +127,7 @@ def test_measures_of_a_result(text, phase, baseline_us, delta_us, slower):
         ("host@_schedule:+31us", "passed", "limit 31.0 us"),
         ("generation.host@_schedule:+29%", "failed", "generation.host_work@_schedule"),
         ("gil@_schedule:+1us", "inconclusive", "gil_wait was not measured on both sides. GIL: not captured on either side. Capture with -t python-gil to see it"),
-        ("context.idle:+1us", "inconclusive", "context steps were not compared, generation steps were"),
+        ("context.idle:+1us", "inconclusive", "no steps of the phase context were compared, only those of generation"),
     ],
 )  # fmt: skip
 def test_gates_of_places_and_phases(gate, outcome, said, slower):

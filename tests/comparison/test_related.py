@@ -371,6 +371,15 @@ def test_a_fusion_that_is_a_small_part_names_no_change():
     )
 
 
+def test_a_split_of_one_kernel_in_many_is_not_what_made_them_slower():
+    """GEMMs of another data type, +700 us: 24 -> 26 launches and 24 -> 23, 48 -> 49 together."""
+    some, most = places([200, 400], [500, 800])
+    split = kernels(some, GEMM, (24, 26), cause="kernel_split", level="exact")
+    slower = kernels(most, GEMM, (24, 23), cause="kernel_time", level="exact")
+    (one,) = related([split, slower], launches(0), [], ("generation", "typical"))
+    assert (one.cause, one.facts.match, one.where.called) == ("kernel_time", "replaced", (GEMM,))
+
+
 def test_what_may_be_noise_is_listed_by_its_phase_where_it_is_no_trifle():
     """Of a step of 1.4 ms: 340 us of another phase than that of the verdict go before 6 us of that one, and behind 20 us of it."""
     trifle, less, more = places([60, 10, 60], [66, 30, 400])
@@ -588,8 +597,10 @@ def test_kernels_replace_others_where_some_go_and_others_come():
         # 15 launches for 7 take 17 % longer, each of them less: nothing is slower; nor is anything faster where 3 take 40 % less
         ("kernel_time", 117, [("a", 20, 4, 9), ("b", -3, 3, 6)], ("kernel_added", ("ab",), (7, 15))),
         ("kernel_time", 60, [("a", -30, 4, 1), ("b", -10, 3, 2)], ("kernel_removed", ("ab",), (7, 3))),
-        # 8 for 6 take 80 % longer, and 6 for 8 60 % less: each of them does
-        ("kernel_time", 180, [("a", 70, 4, 5), ("b", 10, 2, 3)], ("kernel_time", ("ab",), (6, 8))),
+        # 8 of 30 for 6 of 16.7: 2 more are 60, the 6 take 80 more; 6 of 6.7 for 8 of 12.5: 2 fewer are 25, the 6 take 35 less
+        ("kernel_time", 240, [("a", 130, 4, 5), ("b", 10, 2, 3)], ("kernel_time", ("ab",), (6, 8))),
+        # 8 of 22.5 for 6 of 16.7: 2 more are 45, the 6 take 35 more
+        ("kernel_time", 180, [("a", 70, 4, 5), ("b", 10, 2, 3)], ("kernel_added", ("ab",), (6, 8))),
         ("kernel_time", 40, [("a", -50, 4, 3), ("b", -10, 4, 3)], ("kernel_time", ("ab",), (8, 6))),
         # of what went, the counts of all
         ("kernel_removed", 60, [("a", -60, 600, 0), ("b", 20, 0, 4)], ("kernel_removed", ("ab",), (600, 4))),

@@ -842,6 +842,11 @@ def test_fisher_by_hand():
         ("void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, 1024>(int)", "bf16"),
         ("nvjet_tst_64x8", "bf16"),
         ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float>(int)", ""),
+        (
+            "void gemmSN_TN_kernel<float, 128, 16, cublasGemvTensorStridedBatched<const __nv_bfloat16>>(int)",
+            "bf16",
+        ),
+        ("void gemmSN_TN_kernel<float, 128, 16, cublasGemvTensorStridedBatched<const float>>(int)", "fp32"),
         ("nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_coopA_bias_TNT", "fp16"),
         ("nvjet_sm90_qqtst_128x160_128x5_2x1_v_bz_TNT", "fp8"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tracediff.arrays import Floats
 from tracediff.comparison.cells import STEP, WHERE, IdleKey, Measured
 from tracediff.comparison.evidence import Idle
+from tracediff.comparison.kernel_table import OfName
 from tracediff.comparison.places import SURE, Judged, Judgement, Place, in_rare_steps, rare_steps
 from tracediff.execution.sides import Side, stacked
 from tracediff.kernels.matching import Match
@@ -322,7 +323,7 @@ class Describe:
         hidden = float(kernels.hidden[row, 1] - kernels.hidden[row, 0])
         exact, counted = bool(kernels.exact[phase][row]), abs(after - before) / max(before, after, 1e-9)
         changed = exact or counted > SURELY
-        cause = _kernel_cause(match, (before, after), means, changed)
+        cause = _kernel_cause(match, (before, after), self._per_name(row, (before, after), means), changed)
         where = Where(kernels=kernels_of(match))
         own, exposed = (
             float(values[row, 1] - values[row, 0])
@@ -356,6 +357,21 @@ class Describe:
             of=self._of_names(row, estimated, cell),
         )
         return cause, where, facts, (before, after), part
+
+    def _per_name(self, row: int, counts: tuple[float, float], means: Sequence[float]) -> list[_Launched]:
+        """Of each name of a row its ops per step, and ns of one; of all together where some took the place of others."""
+        named = [self._m.kernels.of_names.get((row, side), {}) for side in (0, 1)]
+        none = OfName(0.0, 0.0, 0.0)
+        both = [[of.get(name, none) for of in named] for name in sorted(named[0].keys() | named[1].keys())]
+        less, more = sorted(
+            sum(max(sign * (one.ops - other.ops), 0.0) for one, other in both) for sign in (-1, 1)
+        )
+        if not both or less > LITTLE * more:
+            return [(counts, means)]
+        return [
+            ((one.ops, other.ops), [of.wall_ns / of.ops if of.ops else 0.0 for of in (one, other)])
+            for one, other in both
+        ]
 
     def _partly(self, match: Match) -> str:
         """`more` or `fewer` where a kernel that came or went alone is launched on the other side too, in other rows; else empty."""
@@ -494,8 +510,13 @@ def _call(pieces: pl.DataFrame, steps: pl.DataFrame, phase: str, delta: float) -
 # Kernel rows.
 
 
-def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[float], changed: bool) -> str:
-    """The cause of a row's change. `counts`: ops per step, `means`: ns of an op, `changed`: the counts differ."""
+_Launched: TypeAlias = tuple[tuple[float, float], Sequence[float]]  # ops per step of each side, ns of one
+
+
+def _kernel_cause(
+    match: Match, counts: tuple[float, float], launched: Sequence[_Launched], changed: bool
+) -> str:
+    """The cause of a row's change. `counts`: ops per step, `launched`: of each of its names, `changed`: the counts differ."""
     names = sorted({op.name for op in (*match.baseline, *match.candidate)})
     kind = category((match.candidate or match.baseline)[0].name)
     if kind == "communication":
@@ -507,12 +528,16 @@ def _kernel_cause(match: Match, counts: tuple[float, float], means: Sequence[flo
         and min(counts) >= MOSTLY  # of what most steps lack nothing was fused
     ):
         return f"kernel_{match.match}"
-    # what is on one side alone has no time of its own on the other
-    by_count = (counts[1] - counts[0]) * (sum(means) / 2 if all(counts) else max(means))
-    by_time = sum(counts) / 2 * (means[1] - means[0]) if all(counts) else 0.0
-    if changed and abs(by_count) >= abs(by_time):
-        return "kernel_added" if counts[1] > counts[0] else "kernel_removed"
-    return "kernel_time"
+    return of_launches(launched) if changed else "kernel_time"
+
+
+def of_launches(launched: Sequence[_Launched]) -> str:
+    """Whether more launches, or fewer, are the cause, or their time: those that both sides have may take another, the others are more or fewer."""
+    by_count = sum((ops[1] - ops[0]) * means[ops[1] > ops[0]] for ops, means in launched)
+    by_time = sum(min(ops) * (means[1] - means[0]) for ops, means in launched)
+    if abs(by_count) < abs(by_time):
+        return "kernel_time"
+    return "kernel_added" if by_count > 0 else "kernel_removed"
 
 
 def as_often(one: float, other: float) -> bool:

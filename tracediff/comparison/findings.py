@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from tracediff.arrays import known
 from tracediff.comparison.candidates import Candidate, Describe, RankSize
 from tracediff.comparison.cells import STEP, Measured, Part, PhaseCells
 from tracediff.comparison.classes import Strata
@@ -127,8 +128,8 @@ def _finding(one: Candidate, measured: Measured) -> Finding:
         level=one.level,
         baseline_ns=size.baseline,
         candidate_ns=size.candidate,
-        p_value=_number(judged.p),
-        q_value=_number(judged.q),
+        p_value=known(judged.p),
+        q_value=known(judged.q),
         facts=replace(one.facts, per=measured.frame.unit),
         part=judged.part,
         held=_held(judged, measured),
@@ -154,32 +155,31 @@ def _held(judged: Judgement, measured: Measured) -> Held:
     return Held(int(inside[0].sum()), int(inside[1].sum()), names)
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 # The mix of steps.
 
 
 def mix_finding(measured: Measured, mix: Mix, strata: Strata) -> list[Finding]:
-    """That the mix of steps changed; it is no part of any delta, which are all at equal workload."""
-    if abs(mix.batch_mix_ns) < SURELY * mix.baseline_raw_ns:
+    """That the mix of steps changed, or one side has some of a phase that the other never ran; it is no part of any delta, which are all at equal workload."""
+    changed = _shares(strata)
+    alone = any(not one.baseline or not one.candidate for one in changed)
+    delta = mix.batch_mix_ns + (mix.not_compared_ns if alone else 0.0)
+    if abs(delta) < SURELY * mix.baseline_raw_ns:
         return []
     shares = time_share(measured)
     if min(shares.baseline, shares.candidate) < MOSTLY:
         return []
     return [
         Finding(
-            rank=0, cause="batch_mix", delta_ns=mix.batch_mix_ns, ci_low_ns=mix.batch_mix_ns,
-            ci_high_ns=mix.batch_mix_ns, share=None, title="", where=Where(), evidence=FindingEvidence(MIX, []),
+            rank=0, cause="batch_mix", delta_ns=delta, ci_low_ns=delta, ci_high_ns=delta,
+            share=None, title="", where=Where(), evidence=FindingEvidence(MIX, []),
             next="", level="within_noise", baseline_ns=mix.baseline_raw_ns,
-            candidate_ns=mix.candidate_raw_ns, facts=FindingFacts(shares=_shares(strata)),
+            candidate_ns=mix.candidate_raw_ns, facts=FindingFacts(shares=changed),
         )
     ]  # fmt: skip
 
 
 def _shares(strata: Strata) -> list[PhaseShare]:
-    """Share of each phase but generation in all whole steps, where it changed."""
+    """Share of each phase but the usual ones in all whole steps, where it changed."""
     counts: dict[str, list[int]] = {}
     for row in strata.rows:
         sums = counts.setdefault(row.phase, [0, 0])
@@ -192,7 +192,7 @@ def _shares(strata: Strata) -> list[PhaseShare]:
     return [
         one
         for one in sorted(shares, key=lambda one: one.phase)
-        if one.phase != "generation" and abs(one.baseline - one.candidate) > 0.005
+        if one.phase not in ("generation", "step") and abs(one.baseline - one.candidate) > 0.005
     ]
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tracediff.accounting.intervals import float_sum_by, grouped
 from tracediff.accounting.reduction import Reduction, StepIndex
-from tracediff.arrays import Bools, Floats, Ints
+from tracediff.arrays import Bools, Floats, Ints, known
 from tracediff.comparison.alignment import kernel_pairs, match_kernels
 from tracediff.comparison.classes import Strata
 from tracediff.comparison.frame import Frame, PhaseSteps, typical_of
@@ -251,7 +251,7 @@ def kernel_result_rows(
             ci_low_ns=float(cells.low[number]),
             ci_high_ns=float(cells.high[number]),
             level=level[number],
-            q_value=None if np.isnan(q[number]) else float(q[number]),
+            q_value=known(q[number]),
             strata=by_stratum.get(number, []),
             block=match.block,
             per_launch=changes[number],
@@ -331,7 +331,7 @@ def _side_of(
         grids=every("grids"),
         blocks=every("blocks"),
         launches=sum(one.launches for _, one in mine),
-        sd_ns=None if np.isnan(sd) else float(sd),
+        sd_ns=known(sd),
     )
 
 
@@ -368,7 +368,7 @@ def kernel_side(
         registers=shape[0],
         shared_bytes=shape[1],
         launches=round(float(launches.many(side)[number])),
-        sd_ns=None if np.isnan(sd := launches.sd(side)[number]) else float(sd),
+        sd_ns=known(launches.sd(side)[number]),
     )
 
 

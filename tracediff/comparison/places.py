@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.arrays import Bools, Floats
+from tracediff.arrays import Bools, Floats, known
 from tracediff.comparison.cells import STEP, WHERE, IdleKey, Layout, Measured, Part, PartName, PhaseCells
 from tracediff.comparison.layers import LayerCells, layer_side
 from tracediff.comparison.shown import ROWS
@@ -380,7 +380,7 @@ def kernel_phases(measured: Measured, judged: Judged) -> dict[int, list[KernelTy
                 found[number].append(
                     KernelTypical(
                         name, **of.change(cell), level=level, baseline_count=before, candidate_count=after,
-                        q_value=None if math.isnan(q) else q,
+                        q_value=known(q),
                     )
                 )  # fmt: skip
     return found
@@ -400,8 +400,7 @@ def compared_layers(measured: Measured) -> Layers | None:
 
     def row(cell: int, layer: str, kind: str) -> LayerRow:
         level, q = judged.levels(cell)
-        q_value = None if math.isnan(q) else q
-        return LayerRow(layer=layer, kind=kind, **whole.change(cell), level=level, q_value=q_value)
+        return LayerRow(layer=layer, kind=kind, **whole.change(cell), level=level, q_value=known(q))
 
     found = [[row(*one) for one in cells] for cells in _cells(layout, measured.layers)]
     kinds, rows = (sorted(part, key=lambda one: (-abs(one.delta_ns), one.layer)) for part in found)

@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tracediff.comparison.candidates import Candidate, as_often, replacement
+from tracediff.comparison.candidates import Candidate, as_often, of_launches, replacement
 from tracediff.comparison.cells import STEP, PartName
 from tracediff.comparison.places import LEVELS, Judgement, joined
 from tracediff.comparison.structure import APART
@@ -233,14 +233,15 @@ def with_counts_of_all(one: Candidate) -> Candidate:
 def _group_of(one: Candidate, every: Sequence[FindingPart], before: float, after: float) -> Candidate:
     """Kernels with their launches; of which some came, and as many or more of others went: of one kernel in other shapes, of one template, or of several.
 
-    Kernels that together take another time for being launched more or less often, and each no longer or no less than before, are so many more or fewer.
+    Kernels that together take another time for being launched more or less often, rather than for longer or less, are so many more or fewer.
     """
     judged = one.judged
     along = bool(before) and (after - before) * judged.delta > 0
-    if one.cause == "kernel_time" and along:
-        longer_each = judged.candidate * before - judged.baseline * after
-        if longer_each * judged.delta <= 0:
-            one = replace(one, cause="kernel_added" if after > before else "kernel_removed")
+    if along and one.cause in ("kernel_time", "kernel_added", "kernel_removed"):
+        means = judged.baseline / before, judged.candidate / (after or 1.0)
+        called = of_launches([((before, after), means)])
+        if "kernel_time" in (one.cause, called):  # more of some and fewer of others are neither
+            one = replace(one, cause=called)
     if one.cause not in _SIGN or (after - before) * _SIGN[one.cause] > 0:
         both = before and after  # together they are neither new nor gone
         return replace(one, count=(before, after), facts=replace(one.facts, match="") if both else one.facts)
@@ -257,7 +258,7 @@ def _group_of(one: Candidate, every: Sequence[FindingPart], before: float, after
 
 def _block_of(one: Candidate, every: Sequence[FindingPart], before: float, after: float) -> Candidate:
     """A fusion or a split with its launches; one with more launches, or fewer, is none."""
-    if after == before:
+    if abs(after - before) <= LITTLE * max(before, after):  # so many more or fewer explain nothing
         return _replaced(one, replacement(every) or one.where.kernels)
     changed = after - before
     own = sum(_gain(part) for part in every if part.cause == one.cause)

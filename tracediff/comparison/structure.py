@@ -705,6 +705,7 @@ def data_type(kernel: str) -> str:
     """The data type that a kernel's name tells first: of its inputs, where it tells several; '' none."""
     # what adds up the parts of a GEMM does so in fp32, whatever that computes in
     name = "" if "splitKreduce" in kernel else kernel.lower()
+    name = name.partition("batched<const ")[2] or name  # cuBLAS says first what a small product computes in
     found = [(match.start(), dtype) for dtype, pattern in _DTYPES if (match := pattern.search(name))]
     return min(found, key=lambda one: one[0], default=(0, ""))[1]
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
-from tracediff.arrays import Floats
+from tracediff.arrays import Floats, known
 from tracediff.companions.bench.compare import profiling_cost
 from tracediff.companions.latencies.checks import Run, check_columns, check_sides, find_warm_up, outlying
 from tracediff.companions.latencies.read import LatencyFile, read_side, split
@@ -157,14 +157,10 @@ def _rows(of_mean: Figures, others: Figures) -> list[LatencyRow]:
     rows: list[LatencyRow] = []
     for found, names in ((of_mean, STATISTICS[:1]), (others, STATISTICS[1:])):
         for at, (name, level) in enumerate(zip(names, levels(found, largest), strict=True)):
-            change = {field: _known(value) for field, value in found.found.change(at).items()}
-            q = None if found is of_mean else _known(found.q[at])
-            rows.append(LatencyRow(name, **change, level=level, p_value=_known(found.p[at]), q_value=q))  # type: ignore[arg-type]
+            change = {field: known(value) for field, value in found.found.change(at).items()}
+            q = None if found is of_mean else known(found.q[at])
+            rows.append(LatencyRow(name, **change, level=level, p_value=known(found.p[at]), q_value=q))  # type: ignore[arg-type]
     return rows
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _side(
