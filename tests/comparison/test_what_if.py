@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from fixtures.builders import TraceBuilder
 from tests.comparing import compare
@@ -97,6 +99,19 @@ def test_kernels_go_to_the_baselines_level(tmp_path, after, delta):
 
 
 @pytest.mark.slow
+def test_steps_that_all_load_code_are_replayed_as_what_if_does(tmp_path):
+    """Steps at the start of a program are left out only where a phase has others."""
+    sides = [kernels(tmp_path, "before", gemm=400), kernels(tmp_path, "candidate", gemm=600)]
+    for run in (run for side in sides for run in side.runs):
+        run.parts[:] = [
+            replace(part, periods=part.periods.with_columns(start_up=pl.lit(value=True)))
+            for part in run.parts
+        ]
+    first = compare(*sides, Options(what_if=True)).findings[0]
+    assert first.without.step_ns - first.without.without_ns == pytest.approx(200 * US, abs=5 * US)
+
+
+@pytest.mark.slow
 def test_work_that_only_came_out_of_hiding_is_not_undone(tmp_path):
     """`sample` goes on for 110 us after the kernel, once that is 300 us shorter; it takes as long as before."""
     before, after = kernels(tmp_path, "before", gemm=490), kernels(tmp_path, "after", gemm=190)
@@ -153,7 +168,7 @@ def test_words_are_of_the_phase_with_the_most_time(tmp_path, after_us, headline,
 def test_a_projection_of_runs_together(tmp_path):
     found = what_if(side(tmp_path, "runs"), parse_edits(scale=["gemm=0.5"]))
     (phase,) = found.phases
-    assert phase.steps == 3 * 19  # the first step of each run is left out
+    assert phase.steps == found.steps == 3 * 19  # the first step of each run is left out
     assert phase.before_ns == pytest.approx(step_ns(), abs=US)
     assert phase.after_ns == pytest.approx(step_ns(kernel_us=100), abs=US)
     assert phase.low_ns < phase.after_ns < phase.high_ns

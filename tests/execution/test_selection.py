@@ -149,6 +149,7 @@ def test_kept_periods_of_a_real_capture_are_those_of_the_whole(only, tmp_path):
         "phase",
         "start_ns",
         "end_ns",
+        "start_up",  # of the capture, not of what is kept of it
         *[name for name in CATEGORIES if name in expected.columns],
     ]
     assert len(expected) > 0 and kept.periods.select(columns).equals(expected.select(columns))

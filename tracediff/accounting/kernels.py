@@ -164,8 +164,11 @@ def _hash(*identity: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def new_kernels(timeline: Timeline, swept: list[Sweep]) -> Bools:
-    """Whether each period is the first of its unit, or a kernel's name occurs in it for the first time. Ops before the first whole period count as seen."""
+def new_kernels(timeline: Timeline, swept: list[Sweep], first_steps: Collection[int]) -> Bools:
+    """Whether each period is the first of the capture (begins at one of `first_steps`), or a kernel's name occurs in it for the first time.
+
+    Ops before the first whole period count as seen.
+    """
     is_kernel = timeline.keys["kind"].to_numpy() == _KERNEL
     name_of = timeline.keys["name"].rank("dense").to_numpy().astype(np.int64) - 1
     seen: dict[tuple[int, int], tuple[int, int]] = {}  # rank, name -> start of its first op, period or -1
@@ -182,7 +185,7 @@ def new_kernels(timeline: Timeline, swept: list[Sweep]) -> Bools:
             if name not in seen or here[0] < seen[name][0]:
                 seen[name] = here
         found = np.zeros(len(unit.step), np.bool_)
-        found[:1] = True
+        found[:1] = int(unit.bounds[0]) in first_steps
         new.append(found)
         before += len(unit.step)
     column = np.concatenate(new)

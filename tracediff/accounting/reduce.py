@@ -94,6 +94,7 @@ def _measure(
     graph_mode, work, ranges = _graph_mode(capture), launches_with_work(capture), LayerRanges(capture.db)
     copies = read_copies(capture)
     timeline = build_timeline(capture, whole_capture=whole_capture, with_nodes=ranges.any)
+    first_steps = {int(unit.bounds[0]) for unit in timeline.units}
     timeline, unmeasured, counts = select(capture.name, timeline, steps, only)
     places = Places(capture.db)
     threads = thread_roles(capture, places, timeline.launchers)
@@ -107,7 +108,7 @@ def _measure(
     once = first_uses(loading_periods(timeline, windows, threads))
     loads = pl.col("period").is_in(once).any().over(_STEP)
     periods, strata = _with_strata(
-        periods.with_columns(start_up=pl.lit(new_kernels(timeline, swept)) | loads)
+        periods.with_columns(start_up=pl.lit(new_kernels(timeline, swept, first_steps)) | loads)
     )
     stratum = periods["stratum"].to_numpy()
     windows = replace(windows, strata=stratum)

@@ -140,6 +140,7 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
     for one, count in zip(asked, found, strict=True):
         if not count:
             raise _nothing(one, parts)
+    of_phases = phases(parts, replayed)
     return WhatIf(
         tool=Tool("tracediff", tracediff.__version__),
         input=side_input(side),
@@ -147,9 +148,9 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
         edits=[
             WhatIfEdit(one.kind, one.text, count / steps) for one, count in zip(asked, found, strict=True)
         ],
-        steps=steps,
+        steps=sum(one.steps for one in of_phases),
         all_steps=sum(len(part.periods) for part in parts),
-        phases=phases(parts, replayed),
+        phases=of_phases,
         coverage=Coverage(
             dict(sorted(parts[0].coverage.items()))
         ),  # what is kept of a reduction has another order
@@ -157,8 +158,8 @@ def what_if(side: Side, asked: Sequence[Asked], options: dict[str, Any] | None =
     )
 
 
-def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIfPhase]:
-    """The phases that were replayed, those with the most time first. Steps at the start of a program count where there are no others."""
+def _counting(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> pl.DataFrame:
+    """A row per step that was replayed. Those at the start of a program count where a phase has no others."""
     frames = []
     for part, one in zip(parts, replayed, strict=True):
         columns = {"before": one.before, "after": one.after, "removed": one.removed}
@@ -167,12 +168,20 @@ def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIf
         rows = part.periods[one.row].select("phase", "start_up")
         frames.append(rows.with_columns(pl.Series(name, values) for name, values in columns.items()))
     table = pl.concat(frames)
-    table = table.filter(~pl.col("start_up") | pl.col("start_up").all().over("phase"))
+    return table.filter(~pl.col("start_up") | pl.col("start_up").all().over("phase"))
+
+
+def phases(parts: Sequence[Reduction], replayed: Sequence[Steps]) -> list[WhatIfPhase]:
+    """The phases that were replayed, those with the most time first."""
     found = []
-    means = table.group_by("phase").agg(
-        pl.len().alias("steps"),
-        pl.all().exclude("phase", "start_up", "steps").mean(),
-        total=pl.col("before").sum(),
+    means = (
+        _counting(parts, replayed)
+        .group_by("phase")
+        .agg(
+            pl.len().alias("steps"),
+            pl.all().exclude("phase", "start_up", "steps").mean(),
+            total=pl.col("before").sum(),
+        )
     )
     for row in means.sort("total", "phase", descending=[True, False]).iter_rows(named=True):
         before, after = float(row["before"]), float(row["after"])
@@ -284,23 +293,16 @@ def _exactly(where: Where) -> At:
 
 def _projected(candidate: Side, edits: Sequence[Edit], undone: Sequence[Finding]) -> Projected | None:
     """The step with the edits that undo some findings of one phase. Typical steps are those in the middle: a tenth at either end is left out."""
-    finding, before, after, busy = undone[0], [], [], []
-    for part in candidate.parts:
-        steps = project(part, edits)
-        rows = part.periods[steps.row]
-        mine = ((rows["phase"] == finding.where.phase) & ~rows["start_up"]).to_numpy()
-        before.append(steps.before[mine])
-        after.append(steps.after[mine])
-        busy.append(steps.deciding[1, mine][:, : len(BUSY)].sum(axis=1))
-    now, then, gpu = map(np.concatenate, (before, after, busy))
-    if finding.part == "typical" and len(now):
-        low, high = np.quantile(now, (0.1, 0.9))
-        kept = (now >= low) & (now <= high)
-        now, then, gpu = now[kept], then[kept], gpu[kept]
-    if not len(now):
+    finding = undone[0]
+    table = _counting(candidate.parts, [project(part, edits) for part in candidate.parts])
+    table = table.filter(pl.col("phase") == finding.where.phase)
+    if finding.part == "typical" and len(table):
+        table = table.filter(pl.col("before").is_between(*np.quantile(table["before"], (0.1, 0.9))))
+    if not len(table):
         return None
-    means = float(now.mean()), float(then.mean())
-    return Projected(*means, *_range(*means, float(gpu.mean())), [one.rank for one in undone])
+    busy = pl.sum_horizontal(f"a_{name}" for name in BUSY)
+    now, then, gpu = table.select("before", "after", busy=busy).mean().row(0)
+    return Projected(now, then, *_range(now, then, gpu), [one.rank for one in undone])
 
 
 def _range(before: float, after: float, busy: float) -> tuple[float, float]:

@@ -664,7 +664,7 @@ class WhatIf(msgspec.Struct, kw_only=True):
     input: SideInput
     options: dict[str, Any]
     edits: list[WhatIfEdit]
-    steps: int  # that were replayed
+    steps: int  # that were replayed and count: those of `phases`
     all_steps: int
     phases: list[WhatIfPhase]
     coverage: Coverage

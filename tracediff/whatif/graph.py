@@ -456,7 +456,8 @@ class _Stretch:
         for one in np.unique(name).tolist():
             here = name == one
             returns = np.minimum(_least(after[here & waited], _RETURN_NS), after)
-            by_itself = np.minimum(_median(whole[here & ~waited], _SYNC_NS), whole)
+            alone = whole[here & ~waited]
+            by_itself = np.minimum(int(np.median(alone)) if len(alone) else _SYNC_NS, whole)
             after = np.where(here & ~waited, returns, after)
             host.own[segment[here]] = np.where(waited, by_itself, whole)[here]
         ends = zip(ops["finish"][op_at].tolist(), ops["end"][op_at].tolist(), strict=True)
@@ -666,7 +667,3 @@ def _other_stream(ops: dict[str, Ints], rest: Ints) -> tuple[Ints, Ints]:
 def _least(values: Ints, otherwise: int) -> int:
     """The shortest delay of a kind, as far as a capture shows any."""
     return int(np.quantile(values, _FEW)) if len(values) else otherwise
-
-
-def _median(values: Ints, otherwise: int) -> int:
-    return int(np.median(values)) if len(values) else otherwise
