@@ -67,6 +67,13 @@ def test_the_schema_needs_no_capture(run):
     assert answered(run("query", "--schema")).encode() == (ROOT / "docs" / "sql.md").read_bytes()
 
 
+def test_a_plan_is_drawn_whole_and_a_list_of_tables_names_the_schema(run, good):
+    plan = answered(run("query", good, "EXPLAIN SELECT count(*) FROM kernel")).splitlines()
+    assert len(plan) >= 5 and {len(line) for line in plan} == {len(plan[0])}  # boxes, none cut
+    code, out, err = run("query", good, good, "SHOW TABLES")
+    assert code == 0 and "(0 rows)" in out and "tracediff query --schema" in err
+
+
 def hostile(tmp_path):
     trace = serving(steps=4)
     for number, name in enumerate([*NAMES, "\x1b]0;title\x07\x1b[31mred"]):

@@ -85,7 +85,7 @@ def query(words: tuple[str, ...], form: str | None, written: Written, request: R
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     check_outputs([path for path in (parquet, output) if path is not None], written.overwrite, words[:-1])
-    if not os.path.exists(words[0]) and os.path.exists(words[-1]):  # noqa: PTH110 SQL may be too long for a path
+    if words[-1] != "-" and os.path.exists(words[-1]):  # noqa: PTH110 SQL may be too long for a path
         raise click.UsageError("the SQL comes last: tracediff query CAPTURE [CAPTURE] SQL")
     sides = sides_of(words[:-1])
     reading = replace(request.reading(), cached=True)
@@ -142,8 +142,10 @@ def _write(answer: Answer, form: str, path: Path | None, overwrite: bool, full: 
 def _text(answer: Answer, full: bool, width: int | None) -> str:
     from rich.console import Console
 
-    from tracediff.report.query import print_rows
+    from tracediff.report.query import PLAN, print_rows
 
+    if answer.frame.columns == PLAN:
+        return guard("".join(map(str, answer.frame["explain_value"])))
     console = Console(width=width or 10_000)
     with console.capture() as printed:
         print_rows(answer.frame, console, width=width, full=full)

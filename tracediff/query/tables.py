@@ -40,6 +40,7 @@ _ROWS = ("window", "op", "api_name", "api_call", "range", "range_text", "domain"
 # What a capture may lack without the rest of its tables being of less use.
 _WITHOUT_STEPS = frozenset({"no-steps", "one-step", "no-whole-step", "no-kernels", "nothing-recorded"})
 _KINDS = ("kernels", "cuda_api", "nvtx", "gil", "gc", "graphs", "memcpy", "sync")
+_LISTING = ("show", "information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns")
 _OF_KIND = {"gil": "gil", "gil_wait_by_step": "gil", "gc": "gc", "api_call": "cuda_api"}
 
 
@@ -158,6 +159,10 @@ class Tables:
                         f"SELECT file FROM {schema}.capture WHERE NOT {kind} ORDER BY capture"
                     )
                     notes += [f"{table}: {what} in {file}" for (file,) in rows.fetchall()]
+        if names(text, _LISTING):
+            notes.append(
+                "a table is made where SQL names it: the schema (tracediff query --schema) lists all"
+            )
         return list(dict.fromkeys(notes))
 
 

@@ -21,6 +21,7 @@ from tracediff.report.console import table_lines
 from tracediff.report.escape import markdown_cell, markdown_prose, shorten, visible
 
 _NULL = "NULL"
+PLAN = ["explain_key", "explain_value"]  # columns of what EXPLAIN answers: a drawing of some lines
 # What json.dumps leaves as it is and nobody sees.
 _UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 

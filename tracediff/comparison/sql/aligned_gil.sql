@@ -1,7 +1,7 @@
--- aligned_gil: who held Python's global interpreter lock (GIL) and who waited for it, both sides by thread role and phase, per step. The
--- longest waits first.
+-- aligned_gil: who held Python's global interpreter lock (GIL) and who waited for it, both sides by thread role and phase. The longest
+-- waits first. Times are per step of all phases, so that those of the phases add up.
 --   thread               VARCHAR  role of the thread
---   steps                VARCHAR  which steps: those of this phase
+--   steps                VARCHAR  in which steps: those of this phase
 --   baseline_hold_ns     DOUBLE   time it held the GIL per step; NULL, as all of a side that did not trace the GIL
 --   baseline_wait_ns     DOUBLE   time it waited for the GIL per step
 --   baseline_exposed_ns  DOUBLE   the part of the waits that kept a GPU idle

@@ -3,7 +3,7 @@
 --   run     INTEGER  as in capture
 --   rank    INTEGER  as in period: whose step it is; threads of processes without steps count for the first rank
 --   step    INTEGER  as in step
---   phase   VARCHAR  as in step
+--   phase   VARCHAR  as in period
 --   thread  VARCHAR  role of the thread
 --   api     VARCHAR  cudaLaunchKernel, ...
 --   class   VARCHAR  launch, sync or other

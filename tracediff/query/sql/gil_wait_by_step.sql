@@ -4,7 +4,7 @@
 --   run        INTEGER  as in capture
 --   rank       INTEGER  as in period: whose step it is; threads of processes without steps count for the first rank
 --   step       INTEGER  as in step
---   phase      VARCHAR  as in step
+--   phase      VARCHAR  as in period
 --   thread     VARCHAR  role of the waiting thread
 --   waits      BIGINT   how many
 --   wait_ns    BIGINT   their length

@@ -4,7 +4,7 @@
 --   rank         INTEGER  as in period
 --   device       INTEGER
 --   step         INTEGER  as in step
---   phase        VARCHAR  as in step
+--   phase        VARCHAR  as in period
 --   cause        VARCHAR  launch_latency, dependency, graph_internal, launch_api, host_sync, host_api, gc, gil_wait,
 --                         host_work or unattributed
 --   cause_no_gil VARCHAR  what it would be called had the GIL not been traced

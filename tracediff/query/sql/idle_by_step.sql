@@ -4,7 +4,7 @@
 --   rank    INTEGER  as in period
 --   device  INTEGER
 --   step    INTEGER  as in step
---   phase   VARCHAR  as in step
+--   phase   VARCHAR  as in period
 --   cause   VARCHAR  as in idle
 --   pieces  BIGINT   how many pieces of gaps
 --   idle_ns BIGINT   their length

@@ -4,7 +4,7 @@
 --   rank         INTEGER  as in period
 --   device       INTEGER
 --   step         INTEGER  as in step
---   phase        VARCHAR  as in step
+--   phase        VARCHAR  as in period
 --   name         VARCHAR  demangled; [memcpy HtoD] and the like for copies
 --   short_name   VARCHAR  without template and parameters; NULL for copies
 --   category     VARCHAR  gemm, attention, norm, ..., communication

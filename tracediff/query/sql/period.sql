@@ -7,7 +7,8 @@
 --   device               INTEGER
 --   step                 INTEGER  as in step
 --   number               BIGINT   as the label of the step says
---   phase                VARCHAR  as in step
+--   phase                VARCHAR  as in step; without a label the class of what it launches: step, class-2, ..., numbered in each capture
+--                                (compare and show name those that all captures share)
 --   ctx_reqs             INTEGER  as in step
 --   ctx_tokens           INTEGER  as in step
 --   gen_reqs             INTEGER  as in step
