@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,21 @@ def test_what_cannot_be_is_refused(more: dict, slug: str, tmp_path: Path) -> Non
         plan_from({**SIDES, **more}, tmp_path)
     assert refused.value.slug == slug
     assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("more", "keys"),
+    [
+        ({"repeat": 3}, "build, command, repeats"),
+        ({"baseline": {"command": "a", "repeat": 3}}, "build, command"),
+    ],
+)
+def test_every_key_of_a_plan_is_named(more: dict, keys: str, tmp_path: Path) -> None:
+    """What both sides share stands at the top, too."""
+    with pytest.raises(TracediffError) as refused:
+        plan_from({**SIDES, **more}, tmp_path)
+    known = re.findall(r"\w+", refused.value.fix.partition("known are ")[2])
+    assert set(keys.split(", ")) <= set(known) and ("repeats" in known) == ("repeats" in keys)
 
 
 @pytest.mark.parametrize("text", [b"repeats = ", b"\xff\xfe"])

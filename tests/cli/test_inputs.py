@@ -15,11 +15,13 @@ from fixtures.builders import BROKEN, SCHEMAS, two_steps
 from fixtures.builders.columnar import to_folder
 from tests.tiny import CAPTURES, FIXTURES, label, one_gap
 from tracediff.cli.main import cli
+from tracediff.cli.outputs import ALONE
 from tracediff.errors import TracediffError
 from tracediff.execution.run import reduce_file
 from tracediff.execution.sides import Reading
 from tracediff.formats.capture import load_capture
 from tracediff.formats.inputs import resolve
+from tracediff.formats.recognise import recognise
 
 SECRETS = ("hunter2", "node17", "somebody", "/home/somebody/run.sh", "API_TOKEN")
 
@@ -180,7 +182,7 @@ def test_a_folder_tells_its_runs_and_ranks(tmp_path):
     for name in ("a_rank0", "a_rank1", "b_rank0", "b_rank1"):
         one_gap().write(tmp_path / f"{name}.sqlite")
     (one,) = said(tmp_path)
-    assert one["facts"] == ["2 runs", "2 of 2 ranks"]
+    assert one["facts"] == ["2 runs", "2 runs with 2 ranks"]
     assert [member["name"] for member in one["members"]] == [
         "a_rank0.sqlite", "a_rank1.sqlite", "b_rank0.sqlite", "b_rank1.sqlite",
     ]  # fmt: skip
@@ -196,6 +198,16 @@ def test_results_are_known(command, tmp_path):
     (one,) = said(out)
     assert one["kind"] == {"compare": "result", "show": "show-result"}[command]
     assert one["next"] == f"tracediff report {out}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "known"), [*(({"kind": kind.name}, True) for kind in ALONE), ({"point": {}}, False)]
+)
+def test_what_report_renders_is_known_and_a_point_of_a_history_is_none(keys, known, tmp_path):
+    path = tmp_path / "out.json"
+    path.write_text(json.dumps({"format_version": 1, **keys, "tool": {}}))
+    kind = recognise(path)
+    assert (kind is not None and kind.use == "tracediff report FILE") == known
 
 
 def test_a_report_of_nsys_says_its_version_without_nsys(tmp_path, monkeypatch):
@@ -321,9 +333,12 @@ def test_folders_of_other_files_say_what_they_hold(folder):
     assert "tracediff compare " in (refused.value.fix or "")
 
 
-def test_a_bundle_has_the_bytes_of_its_files():
+def test_a_bundle_has_the_bytes_and_the_runs_of_its_files():
     folder = FIXTURES / "bundles" / "aa"
     (one,) = said(folder)
+    assert one["facts"] == [
+        f"{side}: 4 profiled runs, 2 without profiler" for side in ("baseline", "candidate")
+    ]
     assert one["bytes"] == sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) > 0
 
 

@@ -335,7 +335,7 @@ def test_a_failure_leaves_nothing(run, sides, tmp_path) -> None:
     text = expect_error(run("timeline", *sides, "-o", "out.pftrace", "--steps", "13-20"), "timeline-no-steps")
     assert "have 12 pairs" in text
     text = expect_error(run("timeline", *sides, "-o", "out.pftrace", "--run", "1,2"), "timeline-no-run", 2)
-    assert "the candidate has 1 runs" in text
+    assert "the candidate has no run 2, only 1 run " in text
     assert files(tmp_path) == before
 
 

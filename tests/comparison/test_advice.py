@@ -147,6 +147,7 @@ def test_a_kernel_that_takes_as_long_as_a_gemm_is_named(tmp_path):
     assert long.kernels == ["scale_1x128_kernel", "sm90_gemm"] and long.category == "quantisation"
     assert (long.ns, long.other_ns) == (pytest.approx(12 * US), pytest.approx(8 * US))
     assert long.text.startswith("scale_1x128_kernel (quantisation) takes 12.0 us per launch")
+    assert "takes 8.00 us. A kernel of this kind is limited by its bytes" in long.text  # no GEMM is
     quick = shown(eager([("sm90_gemm", 8), ("scale_1x128_kernel", 7), ("sm90_gemm", 8)]), tmp_path)
     assert not of_kind(quick, "long_kernel")
 

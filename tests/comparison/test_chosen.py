@@ -161,6 +161,7 @@ def test_which_run_and_which_of_equal_numbers(tmp_path) -> None:
         with pytest.raises(TracediffError) as error:
             show(side, None, [read_pick(spelled)])
         assert (error.value.slug, error.value.exit_code) == (slug, 2)
+        assert error.value.message.startswith("no ")  # run of that name, whole step of that number
 
 
 def test_numbers_that_begin_again(tmp_path) -> None:

@@ -18,7 +18,17 @@ from tests.serving import runs_of
 from tracediff.comparison.gates import Policy, parse_gate
 from tracediff.errors import TracediffError
 from tracediff.execution.sides import Side
-from tracediff.model import CATEGORIES, ApiRow, Coverage, KernelRow, KernelSide, Pair, VerdictFacts
+from tracediff.model import (
+    CATEGORIES,
+    ApiRow,
+    Check,
+    Comparability,
+    Coverage,
+    KernelRow,
+    KernelSide,
+    Pair,
+    VerdictFacts,
+)
 from tracediff.model.kernels import LaunchPhase, LaunchSide
 
 # Words
@@ -120,11 +130,10 @@ def test_outcomes(name, gate, outcome, results):
 
 
 def test_what_is_not_comparable_is_inconclusive(results):
-    result = msgspec.structs.replace(
-        results["slower"], verdict="not_comparable", verdict_reason="gpu: A against B"
-    )
+    comparability = Comparability(False, [Check("gpu", "fail", "A", "B", "the GPUs differ")])
+    result = msgspec.structs.replace(results["slower"], verdict="not_comparable", comparability=comparability)
     judged = judge(parse_gate("step:+1%"), result)
-    assert judged.outcome == "inconclusive" and "gpu: A against B" in judged.message
+    assert (judged.outcome, judged.message) == ("inconclusive", "not comparable: the GPUs differ")
 
 
 def said(result, **fields):

@@ -92,6 +92,9 @@ def test_a_cause_of_other_steps_than_the_change_says_per_which():
     assert said("step", "kernel:a.b", "step-with-topk", "step-with-prompt") == ""
     assert said("step", "step.compute", "step") == "", "one phase: its step is the mean step"
     assert said("step-with-topk", "kernel:a.b", "step-with-topk") == ""
+    mean = msgspec.structs.replace(segment.standings[0], measure="step")  # beside rare steps of other phases
+    segment = msgspec.structs.replace(segment, standings=[mean])
+    assert said("step-with-topk", "kernel:a.b", "step-with-topk") == " per mean step"
 
 
 def test_segments_say_in_what_they_differ():

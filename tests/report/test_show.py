@@ -16,10 +16,12 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+import tracediff
 from tests.comparing import show
 from tests.comparison.test_show import shown
 from tests.report import hostile
 from tests.serving import US, runs_of
+from tests.tiny import FIXTURES
 from tracediff.cli.schema import build_schema
 from tracediff.model import Coverage, Gc, Gil, Note, encode
 from tracediff.model.show import Show
@@ -101,7 +103,7 @@ def test_the_terminal(width: int) -> None:
     step = next(line for line in lines if line.startswith("  step "))
     assert step.split()[1:] == [f"{mean:,.1f}", "100", "%"]
     for part in ("What is in the time of a step", "What the GPU waited for", "Kernels with the most time", "CUDA calls",
-                 "GIL by thread", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
+                 "GIL by thread and phase, in the mean of all steps", "Python garbage collection", "Response path", "Ranks"):  # fmt: skip
         assert any(line.startswith(part) for line in lines), part
     assert any("Host work in _schedule" in line for line in lines)
     prose = lines[lines.index("What the GPU waited for") : lines.index("Kernels with the most time")]
@@ -211,6 +213,12 @@ def test_tables(harmful: Show) -> None:
     assert idle["inside_ns"].fill_null(idle["length_ns"]).sum() == waits
     summary = dict(found["summary"].select("key", "value").iter_rows())
     assert summary["step.mean_ns"] == report.step.mean_ns
+
+
+def test_steps_of_the_host_alone_are_a_sentence_of_their_own() -> None:
+    first, second = tracediff.show(FIXTURES / "system" / "os_plain.sqlite.xz").sentence.split(". ")
+    assert first.startswith("os_plain: a step takes ") and "host" not in first
+    assert second.startswith("No GPU kernels were recorded: that is on the host")
 
 
 def test_what_was_not_captured_is_no_warning(harmful: Show) -> None:

@@ -64,9 +64,10 @@ def check_out_side(side: SidePlan, name: SideName, place: Path, log: int = 2) ->
     assert side.ref is not None
     worktree(root(), side.ref, place)
     if side.cwd is None or not side.cwd.is_dir():
+        below = side.cwd.relative_to(place) if side.cwd else "."
         raise TracediffError(
-            "checkout-no-folder", f"{side.ref[:12]} has no folder {_below(side.cwd, place)}", fix="mend cwd in the plan"
-        )  # fmt: skip
+            "checkout-no-folder", f"{side.ref[:12]} has no folder {below}", fix="mend cwd in the plan"
+        )
     if side.build:
         _build(side, name, place, log)
 
@@ -115,10 +116,6 @@ def _inside(side: SidePlan, name: str, root: Path, place: Path) -> Path:
         raise TracediffError(
             "plan-invalid", f"[{name}] has a ref, and its cwd is outside the repository: {side.cwd}", fix="leave cwd out"
         ) from None  # fmt: skip
-
-
-def _below(path: Path | None, place: Path) -> str:
-    return str(path.relative_to(place)) if path else "."
 
 
 def worktree(root: Path, commit: str, place: Path) -> None:

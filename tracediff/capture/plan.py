@@ -414,7 +414,7 @@ def _converted(values: dict[str, Any], kind: type[_Part], where: str) -> _Part:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        known = ", ".join(sorted(kind.__struct_fields__))
+        known = ", ".join(sorted({*kind.__struct_fields__, *SidePlan.__struct_fields__}))
         raise _invalid(f"{where}: {error}", f"known are {known}; see docs/record.md for a plan") from error
 
 

@@ -88,8 +88,8 @@ def refuse_without_steps(
     if given := [*given, *options]:
         raise UsageError(
             "one-capture",
-            f"{name} {kind.says}: {', '.join(given)} needs a comparison of steps",
-            fix="tracediff compare A B --json FILE",
+            f"{name} {kind.says}: only a comparison of steps has {', '.join(given)}",
+            fix="leave that out, or compare traces: tracediff compare A B",
         )
 
 

@@ -83,14 +83,14 @@ _WITH = "tracediff compare A B --with baseline=PATH --with candidate=PATH"
 register((
     # without facts: read by NVIDIA's own module, where that is installed
     Kind("ncu-report", "a report of Nsight Compute", _TWO, lambda path, head: head.startswith(b"NVR\0"), beside="ncu"),
-    saved_result("ncu"),
+    saved_result("ncu", "compare"),
     Kind("ncu-csv", "what ncu --csv printed", _TWO,
          lambda path, head: b"==PROF==" in head or (b'"ID"' in head and b'"Kernel Name"' in head), facts=_ncu_facts, beside="ncu"),
-    saved_result("trtexec"),
+    saved_result("trtexec", "compare"),
     Kind("trtexec", "what trtexec printed or exported", _TWO, _is_trtexec, facts=_trtexec_facts,
          refusal="trtexec-as-side", instead=f"two of them: {_TWO}; beside traces: {_WITH}", beside="trtexec"),
     Kind("benchmark", "a benchmark's own report or log", _WITH.replace("PATH", "FILE"), _is_benchmark, facts=_benchmark_facts, beside="kpi"),
-    saved_result("latencies"),
+    saved_result("latencies", "compare"),
     Kind("latencies", "latencies measured without a profiler", _TWO, _are_latencies,
          facts=_latencies_facts, refusal="latencies-as-side", beside="latencies",
          instead=f"two of them: {_TWO}; beside traces: {_WITH}"),

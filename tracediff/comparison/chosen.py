@@ -217,7 +217,7 @@ class _Steps:
             there = some([f"{at} {_stem(name)}" for at, name in enumerate(self._runs, 1)], PARTS, ", ")
             raise UsageError(
                 "no-such-run",
-                f"{pick.run} is to name one run: it names {len(named)}",
+                f"{len(named) or 'no'} runs are called {pick.run}: name one",
                 fix=f"--step RUN:N, RUN one of {there}",
             )
         return named[0]

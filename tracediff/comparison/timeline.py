@@ -22,6 +22,7 @@ from tracediff.errors import TracediffError, UsageError
 from tracediff.execution.run import reduce_file, reduce_sides
 from tracediff.execution.sides import Reading, Side, steps_table
 from tracediff.formats.inputs import SideFiles
+from tracediff.formats.recognise import counted
 from tracediff.model import Note, Stratum
 from tracediff.model.common import SIDES
 from tracediff.steps.sample import in_full, typical
@@ -290,7 +291,7 @@ def _only(side: SideFiles, run: int | None, number: int) -> SideFiles:
     if run >= len(side.runs):
         raise UsageError(
             "timeline-no-run",
-            f"the {SIDES[number]} has {len(side.runs)} runs: there is no run {run + 1}",
+            f"the {SIDES[number]} has no run {run + 1}, only {counted(len(side.runs), 'run')}",
             fix="--run N, or --run N,M where the sides differ: "
             + ", ".join(f"{at} {one.name}" for at, one in enumerate(side.runs, 1)),
         )

@@ -535,10 +535,6 @@ def copy_kinds(name: str) -> tuple[int, int | None, int | None]:
     return kind, source, target
 
 
-def _json(value: dict[str, Any] | None) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
-
-
 def driver_copy(name: str) -> str | None:
     """'memcpy' or 'memset' where a kernel of this name is the driver's way to do one; None for every other kernel."""
     found = _DRIVER.fullmatch(name)
@@ -768,7 +764,9 @@ class _Tables:
             return _PUSH_POP, self._thread(event), self._string(call), _NCCL, payload
         if event.cat != "user_annotation" and self._annotations_only:
             return None
-        return _PUSH_POP, self._thread(event), self._string(name), 0, _json(inputs(event))
+        given = inputs(event)
+        text = None if given is None else msgspec.json.encode(given).decode()
+        return _PUSH_POP, self._thread(event), self._string(name), 0, text
 
     def _thread(self, event: Event) -> int:
         """The globalTid of nsys; ids that do not fit its 24 bits get others."""

@@ -45,11 +45,11 @@ class Kind(NamedTuple):
     beside: str = ""
 
 
-def saved_result(command: str) -> Kind:
-    """A result that `tracediff COMMAND --json` wrote."""
-    kind = re.compile(rb'"kind"\s*:\s*"' + command.encode() + rb'"')
+def saved_result(name: str, command: str) -> Kind:
+    """A result of that `kind`, which `tracediff COMMAND --json` wrote."""
+    kind = re.compile(rb'"kind"\s*:\s*"' + name.encode() + rb'"')
     return Kind(
-        f"{command}-result", f"a saved result of tracediff {command}", "tracediff report FILE",
+        f"{name}-result", f"a saved result of tracediff {command}", "tracediff report FILE",
         lambda path, head: head.lstrip()[:1] == b"{" and b'"format_version"' in head[:200] and bool(kind.search(head[:200])),
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def _is_torch(path: Path, head: bytes) -> bool:
 
 
 def _is_comparison(path: Path, head: bytes) -> bool:
-    return re.match(rb'\s*\{\s*"format_version"\s*:\s*\d+\s*,\s*"(?!kind")', head) is not None
+    return re.match(rb'\s*\{\s*"format_version"\s*:\s*\d+\s*,\s*"tool"', head) is not None
 
 
 # The first that fits.
@@ -92,7 +92,8 @@ register((
     Kind("sqlite", "a SQLite file", _TRACE, lambda path, head: head.startswith(SQLITE), side=True),
     Kind("nsys-report", "a report of Nsight Systems", _TRACE, lambda path, head: head.startswith(NSYS_REPORT), side=True),
     Kind("torch-trace", "a trace of torch.profiler", _TRACE, _is_torch, side=True),
-    saved_result("show"),
+    saved_result("show", "show"), saved_result("what-if", "what-if"), saved_result("bisect", "bisect"),
+    saved_result("history", "history show"),
     Kind("result", "a saved result of tracediff compare", "tracediff report FILE", _is_comparison),
 ))  # fmt: skip
 

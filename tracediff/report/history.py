@@ -127,11 +127,12 @@ def _per(one: CauseChange, found: ChangeFound | DriftFound, segment: Segment) ->
 
 
 def _phase(measure: str, segment: Segment) -> str:
-    """Whose steps a measure is of: the only phase's where there is one; '' of the mean step."""
+    """Whose steps a measure is of: the only phase's where no mean step stands beside it; '' of the mean step."""
     found, phases = _PHASE.match(measure), segment.program.phases
     if found and measure != STEP:
         return found[1]
-    return phases[0] if len(phases) == 1 else ""
+    of_all = any(one.measure == STEP for one in segment.standings)
+    return phases[0] if len(phases) == 1 and not of_all else ""
 
 
 def link(point: PointRow) -> str:

@@ -317,8 +317,9 @@ def _message(gate: GateOutcome, result: Result) -> str:
     assert facts is not None
     limit, unseen = (_amount(gate, value, "") for value in (gate.limit or 0.0, facts.unseen))
     sure, least = (_amount(gate, value) for value in (facts.sure, facts.least))
+    failed = words.failed(result)
     text = told(facts.said) or say(
-        f"gate_{facts.why}", reason=result.verdict_reason, change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
+        f"gate_{facts.why}", reason=failed.message if failed else "", change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
     )  # fmt: skip
     if facts.places:
         text = say("gate_places", text=text, places=names.some([repr(one) for one in facts.places]))

@@ -115,7 +115,7 @@ def _facts(path: Path, kind: Kind) -> list[str]:
     if kind.slug == "bundle":
         bundle = read_bundle(path)
         return [
-            f"{side}: {len(bundle.profiled[side])} profiled runs, {len(bundle.controls[side])} runs without profiler"
+            f"{side}: {counted(len(bundle.profiled[side]), 'profiled run')}, {len(bundle.controls[side])} without profiler"
             for side in bundle.profiled
         ]
     return _result_facts(path) if kind.slug.endswith("result") else []
@@ -168,7 +168,11 @@ def _folder(path: Path, name: str) -> Input:
     files = [file for run in side.runs for file in run.files]
     ranks = Counter(len(set(run.places)) for run in side.runs)
     facts = [counted(len(side.runs), "run")]
-    facts += [f"{times} of {number} ranks" for number, times in sorted(ranks.items()) if number > 1]
+    facts += [
+        f"{counted(times, 'run')} with {number} ranks"
+        for number, times in sorted(ranks.items())
+        if number > 1
+    ]
     if len(files) > _MOST_FILES:
         facts.append(f"the first {_MOST_FILES} of {len(files)} files are looked into")
     members = [_describe(file) for file in files[:_MOST_FILES]]
