@@ -100,6 +100,41 @@ def test_labels_of_other_names_cut_the_same_work(tmp_path):
     assert "timeline-not-comparable" not in [note.slug for note in shown.warnings]  # as compare says
 
 
+def answers(count: int, *, whole: bool, every: int = 0) -> TraceBuilder:
+    """Step k at 10,000 k and what was added before it: a CUDA graph of 4,000 ns, whose result the host waits for; in every so many steps a kernel of 6,000 ns besides."""
+    trace, at = program(), 0
+    for number in range(count):
+        corr = 3 * number
+        trace.api(1, "cudaGraphLaunch", at, at + 500, corr=corr)
+        end = at + 5000
+        if whole:
+            trace.graph(corr, at + 1000, end)
+        for node, name in enumerate("" if whole else ("embed", "gemm", "gemm", "head")):
+            begin = at + 1000 * (1 + node)
+            trace.kernel(corr, begin, begin + 1000, name=name, graph_node=1 + node)
+        if every and number % every == every // 2:
+            launch(trace, corr + 1, at + 600, 6000, "log")
+            end += 6000
+        trace.api(1, "cudaMemcpyAsync", at + 700, at + 800, corr=corr + 2)
+        trace.memcpy(corr + 2, end, end + 1000, kind="DtoH")
+        trace.api(1, "cudaStreamSynchronize", at + 900, end + 1500)
+        at = end + 5000
+    return trace
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_one_side_does_in_every_12th_step_makes_no_step_of_twelve(whole, tmp_path):
+    """Alone, a cycle of twelve waits is a step of twelve parts, as a check of drafts ends one; the other side shows that it is none."""
+    result = compare(tmp_path, answers(120, whole=whole), answers(120, whole=whole, every=12))
+    assert result.verdict_facts.rung.kind == "inferred"
+    assert result.step.baseline_ns == pytest.approx(10_000)
+    assert result.step.candidate_ns == pytest.approx(10_500, abs=25)
+    swapped = compare(tmp_path, answers(120, whole=whole, every=12), answers(120, whole=whole))
+    assert swapped.step.delta_ns == pytest.approx(-result.step.delta_ns)
+    alone = compare(tmp_path, *(answers(120, whole=whole, every=12) for _ in "ab"))
+    assert alone.step.baseline_ns == pytest.approx(126_000, abs=10)
+
+
 def host_loop(count: int, calls: list[tuple[int, str, int]], gap: int) -> TraceBuilder:
     """Step k at `gap` k: CUDA calls (after so many ns, name, ns) of which the GPU work was not recorded."""
     trace = program()

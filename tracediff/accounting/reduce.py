@@ -38,7 +38,7 @@ from tracediff.formats.capture import Capture
 from tracediff.formats.database import frame, run_sql, sql
 from tracediff.formats.selection import ALL, Selection
 from tracediff.limits.work import launches_with_work, work_table
-from tracediff.model import Captured
+from tracediff.model import Captured, Repeats
 from tracediff.model.causes import BUSY, IDLE
 from tracediff.trace.periods import Timeline, Unit, build_timeline, select, starts_profiler
 from tracediff.trace.steps import WHOLE_CAPTURE, StepRule, find_steps
@@ -60,7 +60,7 @@ def reduce_capture(
     *,
     step_regex: str | None = None,
     whole_capture: bool = False,
-    infer: bool = False,
+    infer: Repeats | None = None,
     only: Selection = ALL,
     sampler: StepSampler | None = None,
     recorder: Recorder | None = None,
@@ -346,7 +346,7 @@ def reduce_host(
     *,
     step_regex: str | None = None,
     whole_capture: bool = False,
-    infer: bool = False,
+    infer: Repeats | None = None,
     only: Selection = ALL,
 ) -> Reduction:
     """Measure the host of an export; kernels, copies and memsets in it only tell its steps.

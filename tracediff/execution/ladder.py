@@ -28,6 +28,7 @@ HOLDS = 0.5  # of the time of the shared kernels is in anchors, or there is no w
 ALIKE = 0.2  # log ratio of the launches per step: within it, steps of two rules are the same thing
 _START = 0.005  # of the anchors' time: what is launched more rarely than the program repeats
 _LEAST = 2  # rounds of each side, and kernels that come once
+_WORK = (0, 3)  # kinds of ops: kernels, and CUDA graphs that were traced as a whole
 _SOME = 10  # steps of each side: fewer are as many by chance
 
 Launched = dict[str, tuple[float, float]]  # normalised name -> launches, and their ns
@@ -56,7 +57,12 @@ class Shared(msgspec.Struct, frozen=True):
     @property
     def alike(self) -> bool:
         """Whether a step of one side is what a step of the other is, where the ratio holds: as much work, or what comes once comes once."""
-        return abs(math.log(self.ratio)) <= ALIKE or self.once >= HOLDS
+        return self.as_much or self.once >= HOLDS
+
+    @property
+    def as_much(self) -> bool:
+        """Whether a step of one side holds as much work as one of the other."""
+        return abs(math.log(self.ratio)) <= ALIKE
 
 
 def graphs_apart(sides: Sequence[Sequence[Reduction]]) -> bool:
@@ -79,19 +85,13 @@ def launched(parts: Iterable[Reduction]) -> Launched:
 
 
 def _work(part: Reduction) -> list[tuple[str, int, int]]:
-    """Name, launches and ns of each kernel, or of each launching call where no kernels were recorded."""
+    """Name, launches and ns of each kernel, and of CUDA graphs traced as a whole, or of each launching call where no kernels were recorded."""
     if part.coverage["kernels"] != "captured":
         calls = part.apis.filter(pl.col("kind") == "launch").group_by("api", maintain_order=True)
         return calls.agg(pl.col("count", "ns").sum()).rows()
-    name_of = {
-        key: name for key, name, kind in part.keys.select("id", "name", "kind").iter_rows() if not kind
-    }
+    name_of = dict(part.keys.filter(pl.col("kind").is_in(_WORK)).select("id", "name").iter_rows())
     sums = part.kernels.group_by("key", maintain_order=True).agg(pl.col("count", "wall_ns").sum())
-    return [
-        (_normalise(name_of[key]), count, ns)
-        for key, count, ns in sums.iter_rows()
-        if key in name_of and names.is_kernel(name_of[key])
-    ]
+    return [(_normalise(name_of[key]), count, ns) for key, count, ns in sums.iter_rows() if key in name_of]
 
 
 def as_many(baseline: Sequence[Reduction], candidate: Sequence[Reduction]) -> bool:

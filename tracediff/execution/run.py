@@ -35,6 +35,7 @@ from tracediff.model.common import NO_STEPS
 if TYPE_CHECKING:
     from tracediff.accounting.reduce import StepSampler
     from tracediff.accounting.reduction import Reduction
+    from tracediff.execution.ladder import Shared
     from tracediff.execution.sides import Run, Side, Why
 
 
@@ -453,14 +454,32 @@ def _alike_by_inference(
     sides: list[list[_Job]], jobs: Sequence[_Job], reading: Reading, progress: Callable[[str], None]
 ) -> bool:
     """Have what labels cut cut by inference as the rest is, where steps are alike so; whether they are, or are as they were."""
+
+    def fits() -> bool:
+        return all(_reduction(job).step_rule.inferred for job in jobs) and bool(_steps_alike(sides))
+
     labelled = [job for job in jobs if not _reduction(job).step_rule.inferred]
-    before = [(job, job.reading, job.reduction) for job in labelled]
-    if labelled and _again(labelled, reading, progress, infer=True):
-        if all(_reduction(job).step_rule.inferred for job in jobs) and _steps_alike(sides):
-            return True
-        for job, how, reduction in before:
-            job.reading, job.reduction = how, reduction
-    return bool(_steps_alike(sides))
+    if labelled and _again(labelled, reading, progress, fits, infer="cycle"):
+        return True
+    return bool(_steps_alike(sides)) or _alike_by_parts(sides, reading, progress)
+
+
+def _alike_by_parts(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> bool:
+    """Have the side whose inferred steps hold more cut at each part of their cycle, where a step of one then does as much as one of the other; whether it does.
+
+    What a program does in every 12th step makes a cycle of it, as the check of drafts does: the other side tells them apart.
+    """
+
+    def fits() -> bool:
+        cut = _shared(sides)
+        return cut is not None and cut.holds and cut.as_much
+
+    found = _shared(sides)
+    if found is None:
+        return False
+    larger = [job for job in sides[found.ratio > 1] if job.reduction is not None]
+    inferred = all(_reduction(job).step_rule.inferred for job in larger)
+    return inferred and _again(larger, reading, progress, fits, infer="part")
 
 
 def _on_the_host(sides: list[list[_Job]], reading: Reading, progress: Callable[[str], None]) -> bool:
@@ -493,26 +512,43 @@ def _parts(sides: Sequence[Sequence[_Job]]) -> list[list[Reduction]]:
 
 def _steps_alike(sides: Sequence[Sequence[_Job]]) -> bool | None:
     """Whether steps of both sides are the same thing: as many of them, or the same work in each; None where that cannot be told."""
-    from tracediff.execution.ladder import as_many, launched, shared
+    from tracediff.execution.ladder import as_many
 
     parts = _parts(sides)
     if len(parts) > 1 and as_many(*parts):
         return True
-    found = shared(*map(launched, parts)) if len(parts) > 1 else None
+    found = _shared(sides)
     return found.alike if found is not None and found.holds else None
 
 
+def _shared(sides: Sequence[Sequence[_Job]]) -> Shared | None:
+    """What the steps of the first two sides both launch; None where there is nothing, or one side."""
+    from tracediff.execution.ladder import launched, shared
+
+    parts = _parts(sides)
+    return shared(*map(launched, parts)) if len(parts) > 1 else None
+
+
 def _again(
-    jobs: Sequence[_Job], reading: Reading, progress: Callable[[str], None], **changes: object
+    jobs: Sequence[_Job],
+    reading: Reading,
+    progress: Callable[[str], None],
+    fits: Callable[[], bool] = lambda: True,
+    **changes: object,
 ) -> bool:
-    """Read exports again in another way, and take that where all can be read so."""
+    """Read exports again in another way, and take that where all can be read so and what they say then fits."""
     found = [_Job(job.path, job.place, replace(job.reading, **changes), job.name) for job in jobs]
     _reduce_all(found, reading, progress, lambda: None)
     if any(job.reduction is None for job in found):
         return False
+    before = [(job.reading, job.reduction) for job in jobs]
     for job, one in zip(jobs, found, strict=True):
         job.reading, job.reduction = one.reading, one.reduction
-    return True
+    if fits():
+        return True
+    for job, (how, reduction) in zip(jobs, before, strict=True):
+        job.reading, job.reduction = how, reduction
+    return False
 
 
 def _by_one_label(jobs: list[_Job], reading: Reading, progress: Callable[[str], None]) -> None:

@@ -20,7 +20,7 @@ from tracediff.errors import UsageError, some
 from tracediff.formats.kineto import PRODUCT
 from tracediff.formats.reports import FORMS, PARQUET_FIRST, Form
 from tracediff.formats.selection import ALL, Selection
-from tracediff.model import LeftOut, Note, RankClock, RunInput, SideInput
+from tracediff.model import LeftOut, Note, RankClock, Repeats, RunInput, SideInput
 from tracediff.model.causes import BUSY, SURELY
 from tracediff.trace.threads import OUTSIDE, beside, of_algorithm
 from tracediff.trace.workloads import SHAPE
@@ -305,7 +305,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     step_regex: str | None = None
     whole_capture: bool = False
-    infer: bool = False  # steps from what repeats, whatever labels there are
+    infer: Repeats | None = None  # steps from what repeats, whatever labels there are
     memory_limit: str | None = None
     threads: int | None = None
     host_only: bool = False  # measure the host, whatever GPU kernels there are

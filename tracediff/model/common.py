@@ -30,6 +30,9 @@ Evidence = Literal["exact", "confirmed", "likely", "within_noise"]
 
 Captured = Literal["captured", "not_captured"]
 
+# What is a step of a capture without labels, where parts come in a cycle.
+Repeats = Literal["cycle", "part"]
+
 Outcome = Literal["passed", "failed", "inconclusive", "waived"]
 
 Severity = Literal["error", "warning"]

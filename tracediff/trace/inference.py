@@ -17,7 +17,7 @@ from tracediff.arrays import Bools, Ints
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
 from tracediff.kernels.names import normalise
-from tracediff.model import Note
+from tracediff.model import Note, Repeats
 from tracediff.trace.periods import Segments, begins, blocks, cycle, mixed, repeats, segments
 
 # The levels at which a program repeats: what the host waits for, what it launches, again and again.
@@ -351,10 +351,13 @@ class Choice(msgspec.Struct, frozen=True):
     outer: Outer | None = None
 
 
-def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) -> Choice:
+def choose(
+    launched: Launched, layers: list[Ints], step: Repeats = "cycle", *, all_events: bool = False
+) -> Choice:
     """Choose the level that is the step, by the surest event that gives one.
 
-    `layers`: starts of ranges that are named like layers, by family; `all_events`: look at the others too.
+    `layers`: starts of ranges that are named like layers, by family; `step`: what is one where parts come in a cycle, unless a sampler or
+    an optimiser tells; `all_events`: look at the others too.
     O(n log n) for n launches and each of some forty marks.
     """
     found: list[Found] = []
@@ -365,6 +368,8 @@ def choose(launched: Launched, layers: list[Ints], *, all_events: bool = False) 
             pool = [
                 one for mark in events.marks(event) if (one := measured(launched, mark, events.starts(mark)))
             ]
+            if step == "part" and not any(one.anchored for one in pool):
+                pool = [replace(one, cycle=0) for one in pool]
             found += pool
             level = choice.level if choice else None
             if choice is None or choice.refusal == "parts" or (level and _finer(launched, level)):
@@ -709,8 +714,8 @@ class _Process(msgspec.Struct, frozen=True):
     parts: list[Ints]  # first launches in ranges that are named like layers, by family
 
 
-def infer_steps(capture: Capture) -> Inference:
-    """Fill the tables `step` and `step_text`, where steps are found; say how, or why not.
+def infer_steps(capture: Capture, step: Repeats = "cycle") -> Inference:
+    """Fill the tables `step` and `step_text`, where steps are found; say how, or why not. `step`: what is one where parts come in a cycle.
 
     Adds the warning steps-inferred where steps are found. All processes are cut by the rule that fits the one
     with the most ops; where it does not fit, a process has no steps.
@@ -720,9 +725,9 @@ def infer_steps(capture: Capture) -> Inference:
         return Inference(None, "", 0.0, "no-launches", ())
     processes.sort(key=lambda one: -one.ops)
     main = processes[0]
-    choice = _choose(main)
+    choice = _choose(main, step)
     if choice.level is None:
-        every = _choose(main, all_events=True)
+        every = _choose(main, step, all_events=True)
         return Inference(None, "", 0.0, choice.refusal, _levels(every, names))
     if 2 * _stretches(capture, main.pid) >= choice.level.count:
         return Inference(None, "", 0.0, "calls-lost", _levels(choice, names))
@@ -733,7 +738,7 @@ def infer_steps(capture: Capture) -> Inference:
     for process in processes[1:]:
         level = measure(process.launched, choice.level.mark)
         if level is None or not level.sure:
-            level = _choose(process).level
+            level = _choose(process, step).level
         if level is not None and level.mark.event == choice.level.mark.event:
             found.append((process, level))
     _fill(capture, found)
@@ -750,16 +755,16 @@ def _stretches(capture: Capture, pid: int) -> int:
     return sum(row[-1] for row in capture.db.execute(sql("formats/call_lost")).fetchall() if row[0] == pid)
 
 
-def _choose(process: _Process, *, all_events: bool = False) -> Choice:
+def _choose(process: _Process, step: Repeats, *, all_events: bool = False) -> Choice:
     """The step of a process; of a long one from the middle of it, then held against all of it."""
     launched = process.launched
     if process.missing > _MISSING:
-        found = choose(launched.window(0, WINDOW), process.parts, all_events=True)
+        found = choose(launched.window(0, WINDOW), process.parts, step, all_events=True)
         return Choice(None, "launches-missing", found.found, found.results)
     count = len(launched.token)
     low = max((count - WINDOW) // 2, 0)
     parts = [one[(one >= low) & (one < low + WINDOW)] - low for one in process.parts]
-    choice = choose(launched.window(low, low + WINDOW), parts, all_events=all_events)
+    choice = choose(launched.window(low, low + WINDOW), parts, step, all_events=all_events)
     if choice.level is None or count <= WINDOW:
         return choice
     level = measure(launched, choice.level.mark)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tracediff.errors import TracediffError, UsageError
 from tracediff.formats.capture import Capture
 from tracediff.formats.database import run_sql, sql
-from tracediff.model import Note
+from tracediff.model import Note, Repeats
 from tracediff.trace.inference import BEGINS, INFERRED, Inference, Level, infer_steps
 from tracediff.trace.labels import (
     PRESETS,
@@ -47,8 +47,8 @@ class StepRule(msgspec.Struct, frozen=True):
 WHOLE_CAPTURE = StepRule("whole-capture", "whole-capture")
 
 
-def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool = False) -> StepRule:
-    """Fill the tables `step` and `step_text` of the capture; say how the steps were found. `infer`: whatever labels there are.
+def find_steps(capture: Capture, step_regex: str | None = None, *, infer: Repeats | None = None) -> StepRule:
+    """Fill the tables `step` and `step_text` of the capture; say how the steps were found. `infer`: from what repeats, whatever labels there are.
 
     A process with GPU work that the labels leave without steps has those of its own ranges, where these have evidence enough.
 
@@ -58,7 +58,7 @@ def find_steps(capture: Capture, step_regex: str | None = None, *, infer: bool =
     if step_regex is not None:
         return _by_regex(capture, from_regex(step_regex))
     if infer:
-        inference = infer_steps(capture)
+        inference = infer_steps(capture, infer)
         if inference.source is None:
             raise _nothing(capture, [], inference)
         return _inferred(inference)
