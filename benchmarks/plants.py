@@ -23,7 +23,9 @@ from benchmarks.inputs import ROOT
 from benchmarks.nulls import PAGE, fill
 from benchmarks.splits import program
 from tracediff.comparison.compare import compare
-from tracediff.execution.sides import Side
+from tracediff.execution.run import reduce_sides
+from tracediff.execution.sides import Reading
+from tracediff.formats.inputs import resolve
 from tracediff.report.first import lines
 from tracediff.report.phrases import with_words
 
@@ -273,7 +275,8 @@ def plant(path: Path, out: Path, one: Plant, every: int, more: float) -> None:
 
 def said(capture: Path, other: Path, one: Plant, every: int, planted: Path, more: float) -> Said:
     """Compare the planted capture with the capture as it was, or with another run."""
-    before, after = (Side(path.stem, program(str(path)).runs) for path in (other, planted))
+    files = [resolve(str(path)) for path in (other, planted)]
+    before, after = reduce_sides(files, Reading(cached=True))
     screen = " ".join(lines(with_words(compare(before, after))))
     change = max((int(found) for found in re.findall(r"\+(\d+)(?:\.\d+)? %", screen)), default=0)
     named = re.search(one.named, screen) is not None
