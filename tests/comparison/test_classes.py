@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from string import ascii_letters
 
@@ -45,8 +46,9 @@ def engine(
     odd: int = 0,
     prompts: int = 10,
     penalty: int = 0,
+    prefills: Collection[int] = range(4, 42, 5),
 ) -> Run:
-    """41 steps: every fifth is a prefill of 13 ms (10 gemm, 10 prompt), the others decodes of 1 ms and `decode_us` (10 gemm).
+    """41 steps: of them `prefills`, every fifth, is a prefill of 13 ms (10 gemm, 10 prompt), the others decodes of 1 ms and `decode_us` (10 gemm).
 
     Labels say `step N`. `prompts`: launches of prompt in a prefill; `penalty`: further launches in a decode. `odd`: so many of the last steps launch something else. A step: 50 us of host work with some jitter, then the kernels in one row.
     """
@@ -54,7 +56,7 @@ def engine(
     trace = TraceBuilder().process(100).device(0).thread(100, 1)
     now, corr = 0, 0
     for step in range(42):
-        begin, prefill = now, step % 5 == 4
+        begin, prefill = now, step in prefills
         each = [(decode_kernel, 95 * US)] * 9 + [(decode_kernel, int((95 + decode_us) * US))]
         each += [("penalty", 5 * US)] * penalty
         if prefill:
@@ -175,12 +177,18 @@ def test_steps_that_only_one_side_tells_apart_are_one_class_on_both(tmp_path):
     # 5 of them to 0.6 in a mean step of the baseline: 4.4 of 25.6 differ, 0.17, in 8 of 41 steps: they do more than before
     far = side(tmp_path, "far", 1, prompts=5, penalty=1)
     assert [phases(found) for found in with_classes((one, far))] == [[{"step": 41}]] * 2
-    # 35 to 0.6: 34.4 + 0 of 55.6 differ, 0.62: these are other steps
-    other_steps = side(tmp_path, "other_steps", 1, prompts=35, penalty=1)
-    assert [phases(found) for found in with_classes((one, other_steps))] == [
+    # 35 to 0.6: 34.4 + 0 of 55.6 differ, 0.62: now and then these are other steps, in every fifth the step that launches more
+    times = {"regular": range(4, 42, 5), "others": (4, 9, 11, 19, 24, 30, 34, 36)}
+    many = {name: side(tmp_path, name, 1, prompts=35, penalty=1, prefills=at) for name, at in times.items()}
+    assert [phases(with_classes((one, many[name]))[1]) for name in times] == [
         [{"step": 41}],
         [{"step": 33, "step-of-45-launches": 8}],
     ]
+    # without the work of the others, a step of its own in every fifth
+    alone = side(tmp_path, "alone", 1, prompts=35, decode_kernel="decode")
+    assert phases(
+        with_classes((side(tmp_path, "none", 1, prefills=(), decode_kernel="decode"), alone))[1]
+    ) == [{"step": 33, "step-with-prompt": 8}]
 
 
 def test_a_rank_that_does_more_is_compared_with_itself(tmp_path):

@@ -775,6 +775,25 @@ def test_kernels_of_every_sixth_step_are_told_by_themselves(before: int, after: 
     assert told == [(1, after, 0)]
 
 
+@pytest.mark.parametrize("usual", [1, 0])
+def test_copies_of_every_sixth_step_are_told_by_their_number(usual: int, tmp_path):
+    """One copy a step, and four in the steps 5, 11, 17, 23 and 29 of 30 of one side; where no other step has any, in how many steps says more."""
+
+    def of(name: str, many: int) -> Side:
+        return side(
+            tmp_path / name, 31, lambda n: [kernel(), *[copy(64, "pinned")] * (many if n % 6 == 5 else usual)]
+        )
+
+    one, other = of("one", usual), of("other", 4)
+    for sides, counts in (((one, other), (1, 4)), ((other, one), (4, 1))):
+        every = [row for row in compare(*sides).structure if row.every]
+        assert [(row.kind, row.baseline, row.candidate) for row in every] == [("copies", *counts)] * usual
+        assert all(
+            sentence(row) == f"memcpy HtoD (pinned) {counts[0]} -> {counts[1]} in every 6th step"
+            for row in every
+        )
+
+
 def test_kernels_of_every_second_step_are_told(tmp_path):
     """Thirty steps, of which fifteen have one kernel and fifteen three."""
     one = side(tmp_path / "one", 31, lambda _: [kernel()])

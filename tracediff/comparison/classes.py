@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags
+from tracediff.accounting.kernels import MOST_SEQUENCES, op_bags, regular
 from tracediff.accounting.reduction import Reduction, StepSequence
 from tracediff.arrays import Bools, Floats, Ints
 from tracediff.comparison.frame import Frame
@@ -28,7 +28,7 @@ from tracediff.execution.sides import Side
 from tracediff.formats.selection import MIN_STEPS
 from tracediff.kernels.names import parse, short
 from tracediff.model import Change, Mix, Note, Pair, Stratum
-from tracediff.stats.rules import ENOUGH, LITTLE, MOSTLY
+from tracediff.stats.rules import ENOUGH, LITTLE, MOSTLY, NEARLY
 from tracediff.trace.workloads import (
     ALIKE,
     CHANGED,
@@ -47,7 +47,10 @@ _LETTERS = 30  # of a kernel, in the name of a phase, which heads rows of tables
 
 
 class _Local(NamedTuple):
-    """A class of one export: side, the export and its rank, its phase there, its steps, and what one of them launches on average."""
+    """A class of one export: side, the export and its rank, its phase there, its steps, and what one of them launches on average.
+
+    every: the distance between its steps, where that is regular; 0: it is not.
+    """
 
     side: int
     part: int
@@ -55,6 +58,7 @@ class _Local(NamedTuple):
     phase: str
     steps: int
     bag: dict[str, float]
+    every: int
 
 
 class _Group(msgspec.Struct, frozen=True):
@@ -96,11 +100,15 @@ def _classes_of_exports(sides: Sequence[Side]) -> list[_Local]:
                 continue
             bags, names, content = op_bags(part.kernels, part.keys, int(part.periods["period"].max()) + 1)  # type: ignore[arg-type]
             content = content[part.periods["period"].to_numpy()]
+            units = part.periods.partition_by("rank", "device")
             for phase in mine:
                 of_phase = content[(phases == phase).to_numpy()]
                 mean = bags[of_phase].mean(axis=0)
                 bag = {name: float(count) for name, count in zip(names, mean, strict=True) if count}
-                found.append(_Local(side_number, part_number, rank, phase, len(of_phase), bag))
+                every = regular(
+                    np.concatenate([np.diff(np.flatnonzero(unit["phase"] == phase)) for unit in units])
+                )
+                found.append(_Local(side_number, part_number, rank, phase, len(of_phase), bag, every))
     return found
 
 
@@ -118,7 +126,8 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
         klass = _of_stages(
             side, np.array([one.rank for one in local]), _matched(side, klass, bags, steps), steps
         )
-        klass = _with_changed(side, klass, bags, steps)
+        every = np.array([one.every for one in local])
+        klass = _with_changed(side, klass, bags, steps, every)
     groups = _groups(klass, side, steps, share)
     regular = np.array(
         [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
@@ -243,17 +252,24 @@ def _of_stages(side: Ints, rank: Ints, klass: Ints, steps: Floats) -> Ints:
     return found
 
 
-def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats) -> Ints:
-    """What one side alone does in many of its steps, and most of it as the other does, is a change of these steps: left out, it would be in no delta."""
+def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats, every: Ints) -> Ints:
+    """What one side alone does in many of its steps, or in every so many, and most of it as the other does, is a change of these steps: left out, it would be in no delta.
+
+    So is all that the other does with whatever else in every so many.
+    """
     found = klass.copy()
     for at in (0, 1):
         own, theirs = side == at, np.unique(klass[side != at])
         means = np.stack([_mean(bags, steps, ~own & (klass == one)) for one in theirs])
         for one in np.setdiff1d(klass[own], theirs):
             mine = own & (klass == one)
-            apart = distance(means, _mean(bags, steps, mine))
-            if steps[mine].sum() >= LITTLE * steps[own].sum() and apart.min() <= MOSTLY:
-                found[mine] = theirs[int(apart.argmin())]
+            mean = _mean(bags, steps, mine)
+            apart = distance(means, mean)
+            nearest = int(apart.argmin())
+            many, regularly = steps[mine].sum() >= LITTLE * steps[own].sum(), every[mine].all()
+            whole = np.minimum(means[nearest], mean).sum() >= NEARLY * means[nearest].sum()
+            if (apart[nearest] <= MOSTLY and (many or regularly)) or (whole and regularly):
+                found[mine] = theirs[nearest]
     return found
 
 

@@ -396,11 +396,14 @@ def _rows_of(sides: Sequence[Side], of: _Phase) -> Iterator[StructureRow]:
             same = {"baseline": float(held.before[at]), "candidate": float(held.after[at])}
             yield row(at, item.kind, **same, **_bytes(held, at))
         yield from _grids(items, held, place, row)
+        most = of.steps is max(frame.phases, key=lambda one: one.share)
         for at in of.counted.varying:
-            if (items[at].kind, items[at].name) not in told and (held.apart[at] or _in_order(of, at)):
+            if (items[at].kind, items[at].name) in told:
+                continue
+            if held.apart[at] or _in_order(of, at):
                 yield _varying(held, at, items[at].kind, row)
-        if ("kernels", "") not in told and of.steps is max(frame.phases, key=lambda one: one.share):
-            yield from _now_and_then(of, place, row)
+            elif most and items[at].kind != "ranges":
+                yield from _now_and_then(of, at, row)
     yield from made_of
     yield from rates
     for at in _of_same_work(of):
@@ -710,12 +713,9 @@ def data_type(kernel: str) -> str:
     return min(found, key=lambda one: one[0], default=(0, ""))[1]
 
 
-def _now_and_then(of: _Phase, place: dict[_Item, int], row: _Made) -> Iterator[StructureRow]:
-    """Kernels of the steps at one regular distance, of which one side has more, where all others have as many, as where one in twelve decodes an image."""
-    total = place.get(_Item("kernels"))
-    if total is None:
-        return
-    both = _beside(of, total, steps_of(of.frame, of.name) | (_of_one_side(of.frame) >= 0), shift=True)
+def _now_and_then(of: _Phase, at: int, row: _Made) -> Iterator[StructureRow]:
+    """What one side has more of in steps at one regular distance, where all others have as many, as where one in twelve decodes an image."""
+    both = _beside(of, at, steps_of(of.frame, of.name) | (_of_one_side(of.frame) >= 0), shift=True)
     if not both:
         return
     change = [
@@ -728,12 +728,14 @@ def _now_and_then(of: _Phase, place: dict[_Item, int], row: _Made) -> Iterator[S
     many, same = int((signs == way).sum()), int((signs == 0).sum())
     # a few odd ones of the other side say nothing
     if every and (signs == -way).sum() < LEAST <= many <= same + len(both):
-        odd = np.concatenate([one[:, at] for one, at in zip(both, there, strict=True)], axis=1)
+        odd = np.concatenate([one[:, by] for one, by in zip(both, there, strict=True)], axis=1)
         usual = np.median(np.concatenate([one[0, by == 0] for one, by in zip(both, change, strict=True)]))
         before, after = np.median(odd, axis=1).tolist()
         any_of = (abs(odd - usual) > SURELY * usual).sum(axis=1).tolist()
+        if of.items[at].kind != "kernels" and not before * after:
+            return  # the rates say in how many there is any
         yield row(
-            total, "kernels", baseline=before, candidate=after, baseline_any=any_of[0], candidate_any=any_of[1], every=every
+            at, of.items[at].kind, baseline=before, candidate=after, baseline_any=any_of[0], candidate_any=any_of[1], every=every
         )  # fmt: skip
 
 

@@ -255,7 +255,12 @@ def sentence(row: StructureRow, alike: Collection[str] = (), *, again: bool = Fa
 
 
 def _counts(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
-    """What a difference counts, wherever."""
+    """What a difference counts, wherever, and in which steps."""
+    text = _in_a_step(row, alike, again=again)
+    return say("count_every", counts=text, every=units.ordinal(row.every), per=row.per) if row.every else text
+
+
+def _in_a_step(row: StructureRow, alike: Collection[str], *, again: bool) -> str:
     if row.rate or (row.kind == "ranges" and _rarer(row)):
         return _rate(row)
     before, after = units.count(row.baseline), units.count(row.candidate)
@@ -342,7 +347,7 @@ def _blocking(row: StructureRow, _: dict[str, str]) -> str:
 
 def _kernels(row: StructureRow, slots: dict[str, str]) -> str:
     if row.every is not None:
-        return say("count_kernels_every", **slots | {"every": units.ordinal(row.every)})
+        return say("count_kernels_of", **slots)
     return say("count_kernels_in" if row.range else "count_kernels", **slots)
 
 

@@ -352,12 +352,12 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(
-    launched: Launched, layers: list[Ints], step: Repeats = "cycle", *, all_events: bool = False
+    launched: Launched, layers: list[Ints], unit: Repeats = "cycle", *, all_events: bool = False
 ) -> Choice:
     """Choose the level that is the step, by the surest event that gives one.
 
-    `layers`: starts of ranges that are named like layers, by family; `step`: what is one where parts come in a cycle, unless a sampler or
-    an optimiser tells; `all_events`: look at the others too.
+    `layers`: starts of ranges that are named like layers, by family; `unit`: what is a step where parts come in a cycle, drafts and their check too;
+    `all_events`: look at the others too.
     O(n log n) for n launches and each of some forty marks.
     """
     found: list[Found] = []
@@ -368,12 +368,12 @@ def choose(
             pool = [
                 one for mark in events.marks(event) if (one := measured(launched, mark, events.starts(mark)))
             ]
-            if step == "part" and not any(one.anchored for one in pool):
+            if unit == "part":
                 pool = [replace(one, cycle=0) for one in pool]
             found += pool
             level = choice.level if choice else None
             if choice is None or choice.refusal == "parts" or (level and _finer(launched, level)):
-                choice = _better(choice, _of_event(launched, event, pool, layers))
+                choice = _better(choice, _of_event(launched, event, pool, layers, unit))
             elif not all_events:
                 break
         results = len(events.starts(Mark(RESULT)))
@@ -412,7 +412,9 @@ def _outer(level: Found, found: list[Found]) -> Outer | None:
     )
 
 
-def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[Ints]) -> Choice | None:
+def _of_event(
+    launched: Launched, event: str, pool: list[Found], layers: list[Ints], unit: Repeats
+) -> Choice | None:
     """What the levels of one event say; None where they say nothing."""
     if not pool:
         return None
@@ -424,7 +426,7 @@ def _of_event(launched: Launched, event: str, pool: list[Found], layers: list[In
             if step is None and kind in TELLING:
                 step = max(anchored, key=lambda one: one.count)
                 rounds = [one for one in pool if one.sure and _drafted(one, step)]
-                if rounds:
+                if rounds and unit == "cycle":
                     step = max(rounds, key=lambda one: one.count)
                     anchored, kind = rounds, ""
             if step is not None:
@@ -714,8 +716,8 @@ class _Process(msgspec.Struct, frozen=True):
     parts: list[Ints]  # first launches in ranges that are named like layers, by family
 
 
-def infer_steps(capture: Capture, step: Repeats = "cycle") -> Inference:
-    """Fill the tables `step` and `step_text`, where steps are found; say how, or why not. `step`: what is one where parts come in a cycle.
+def infer_steps(capture: Capture, unit: Repeats = "cycle") -> Inference:
+    """Fill the tables `step` and `step_text`, where steps are found; say how, or why not. `unit`: what is one where parts come in a cycle.
 
     Adds the warning steps-inferred where steps are found. All processes are cut by the rule that fits the one
     with the most ops; where it does not fit, a process has no steps.
@@ -725,9 +727,9 @@ def infer_steps(capture: Capture, step: Repeats = "cycle") -> Inference:
         return Inference(None, "", 0.0, "no-launches", ())
     processes.sort(key=lambda one: -one.ops)
     main = processes[0]
-    choice = _choose(main, step)
+    choice = _choose(main, unit)
     if choice.level is None:
-        every = _choose(main, step, all_events=True)
+        every = _choose(main, unit, all_events=True)
         return Inference(None, "", 0.0, choice.refusal, _levels(every, names))
     if 2 * _stretches(capture, main.pid) >= choice.level.count:
         return Inference(None, "", 0.0, "calls-lost", _levels(choice, names))
@@ -738,7 +740,7 @@ def infer_steps(capture: Capture, step: Repeats = "cycle") -> Inference:
     for process in processes[1:]:
         level = measure(process.launched, choice.level.mark)
         if level is None or not level.sure:
-            level = _choose(process, step).level
+            level = _choose(process, unit).level
         if level is not None and level.mark.event == choice.level.mark.event:
             found.append((process, level))
     _fill(capture, found)
@@ -755,16 +757,16 @@ def _stretches(capture: Capture, pid: int) -> int:
     return sum(row[-1] for row in capture.db.execute(sql("formats/call_lost")).fetchall() if row[0] == pid)
 
 
-def _choose(process: _Process, step: Repeats, *, all_events: bool = False) -> Choice:
+def _choose(process: _Process, unit: Repeats, *, all_events: bool = False) -> Choice:
     """The step of a process; of a long one from the middle of it, then held against all of it."""
     launched = process.launched
     if process.missing > _MISSING:
-        found = choose(launched.window(0, WINDOW), process.parts, step, all_events=True)
+        found = choose(launched.window(0, WINDOW), process.parts, unit, all_events=True)
         return Choice(None, "launches-missing", found.found, found.results)
     count = len(launched.token)
     low = max((count - WINDOW) // 2, 0)
     parts = [one[(one >= low) & (one < low + WINDOW)] - low for one in process.parts]
-    choice = choose(launched.window(low, low + WINDOW), parts, step, all_events=all_events)
+    choice = choose(launched.window(low, low + WINDOW), parts, unit, all_events=all_events)
     if choice.level is None or count <= WINDOW:
         return choice
     level = measure(launched, choice.level.mark)
