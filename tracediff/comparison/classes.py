@@ -255,7 +255,7 @@ def _of_stages(side: Ints, rank: Ints, klass: Ints, steps: Floats) -> Ints:
 def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats, every: Ints) -> Ints:
     """What one side alone does in many of its steps, or in every so many, and most of it as the other does, is a change of these steps: left out, it would be in no delta.
 
-    So is all that the other does with whatever else in every so many.
+    So is nearly all that the other does, with whatever else, in every so many.
     """
     found = klass.copy()
     for at in (0, 1):
