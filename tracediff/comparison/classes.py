@@ -129,10 +129,10 @@ def _phases(local: list[_Local], bags: Floats, kernels: list[str]) -> list[str]:
         every = np.array([one.every for one in local])
         klass = _with_changed(side, klass, bags, steps, every)
     groups = _groups(klass, side, steps, share)
-    regular = np.array(
+    recurs = np.array(
         [next(group.recurs for group in groups if at in group.members) for at in range(len(local))]
     )
-    if any(share[regular & (side == one)].sum() < MOSTLY for one in sides):
+    if any(share[recurs & (side == one)].sum() < MOSTLY for one in sides):
         return [STEP] * len(local)
     names: dict[int, str] = {}
     for rank, group in enumerate([group for group in groups if group.recurs][:PARTS]):
@@ -267,8 +267,9 @@ def _with_changed(side: Ints, klass: Ints, bags: Floats, steps: Floats, every: I
             apart = distance(means, mean)
             nearest = int(apart.argmin())
             many, regularly = steps[mine].sum() >= LITTLE * steps[own].sum(), every[mine].all()
+            near = apart[nearest] <= MOSTLY
             whole = np.minimum(means[nearest], mean).sum() >= NEARLY * means[nearest].sum()
-            if (apart[nearest] <= MOSTLY and (many or regularly)) or (whole and regularly):
+            if (many and near) or (regularly and (near or whole)):
                 found[mine] = theirs[nearest]
     return found
 

@@ -731,9 +731,9 @@ def _now_and_then(of: _Phase, at: int, row: _Made) -> Iterator[StructureRow]:
         odd = np.concatenate([one[:, by] for one, by in zip(both, there, strict=True)], axis=1)
         usual = np.median(np.concatenate([one[0, by == 0] for one, by in zip(both, change, strict=True)]))
         before, after = np.median(odd, axis=1).tolist()
-        any_of = (abs(odd - usual) > SURELY * usual).sum(axis=1).tolist()
         if of.items[at].kind != "kernels" and not before * after:
             return  # the rates say in how many there is any
+        any_of = (abs(odd - usual) > SURELY * usual).sum(axis=1).tolist()
         yield row(
             at, of.items[at].kind, baseline=before, candidate=after, baseline_any=any_of[0], candidate_any=any_of[1], every=every
         )  # fmt: skip
