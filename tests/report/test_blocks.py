@@ -183,11 +183,11 @@ def test_a_difference_is_a_part_of_what_there_was(
 
 
 def test_text_formats_join_both_sides() -> None:
-    flat = blocks.flat(
+    flat = blocks.flattened(
         made([One("a", Change(20_000.0, 30_000.0, 0.0)), One("b", Change(5_000.0, 5_000.0, 0.0))]), 9
     )
-    assert flat.heads == ["Name", "us per capture", "Delta", "Change"]
-    assert [[cell.text for cell in row] for row in flat.rows] == [
+    assert [head.text for head in flat.heads] == ["Name", "us per capture", "Delta", "Change"]
+    assert [[cell.text for cell in row.cells] for row in flat.rows] == [
         ["a", "20.00 -> 30.00", "+10.00", "+50.0 %"],
         ["b", "5.00", "0", ""],
     ]

@@ -262,15 +262,12 @@ def terms(found: Iterable[tuple[str | Cell, str | Cell]]) -> Table:
 
 def without(table: Table, look: str) -> Table:
     """The table without the columns of a look."""
-    return _columns(table, [place for place, head in enumerate(table.heads) if head.look != look])
+    return columns(table, [place for place, head in enumerate(table.heads) if head.look != look])
 
 
-def only(table: Table, look: str) -> Table:
-    """The table with no other columns than those of a look."""
-    return _columns(table, [place for place, head in enumerate(table.heads) if head.look == look])
+def columns(table: Table, kept: Sequence[int]) -> Table:
+    """The table with some of its columns."""
 
-
-def _columns(table: Table, kept: Sequence[int]) -> Table:
     def of(row: Row) -> Row:
         return replace(row, cells=[row.cells[at] for at in kept])
 
@@ -314,43 +311,20 @@ def titled(section: Section, depth: int) -> tuple[str, Sequence[Block]]:
     return (shown[0].caption if len(shown) == 1 and isinstance(shown[0], Table) else section.title), shown
 
 
-class Flat(msgspec.Struct, frozen=True):
-    """The first rows of a table for text formats: both sides of a value are one cell, `264 -> 286`."""
-
-    heads: Sequence[str]
-    right: Sequence[bool]
-    rows: Sequence[Sequence[Cell]]
-    left: int
-
-
-def flat(table: Table, most: int) -> Flat:
-    """The first `most` rows as text formats have them."""
-    heads: list[str] = []
-    right: list[bool] = []
+def flattened(table: Table, most: int) -> Table:
+    """The first `most` rows of a table as text formats have them: both sides of a value are one cell, `264 -> 286`."""
+    heads: list[Head] = []
     places: list[list[int]] = []  # of each column
     for place, head in enumerate(table.heads):
         if head.part == "candidate":
             places[-1].append(place)
-            continue
-        if head.look == "twin":  # bars, which text has not
-            continue
-        heads.append(
-            (head.group if head.part == "baseline" else head.text or PARTS[head.part]).replace(
-                "{}", head.unit
-            )
-        )
-        right.append(head.right)
-        places.append([place])
+        elif head.look != "twin":  # bars, which text has not
+            text = head.group if head.part == "baseline" else head.text or PARTS[head.part]
+            heads.append(Head(text.replace("{}", head.unit), right=head.right))
+            places.append([place])
     shown = [*table.rows[:most], *([table.foot] if table.foot else [])]
-    rows = [[_joined([row.cells[at] for at in each]) for each in places] for row in shown]
-    return Flat(heads, right, rows, table.total - len(table.rows[:most]))
-
-
-def flattened(table: Table, most: int) -> Table:
-    """The same as a table."""
-    of = flat(table, most)
-    heads = [Head(text, right=right) for text, right in zip(of.heads, of.right, strict=True)]
-    return replace(table, heads=heads, rows=[Row(cells) for cells in of.rows], foot=None, left=of.left)
+    rows = [Row([_joined([row.cells[at] for at in each]) for each in places]) for row in shown]
+    return replace(table, heads=heads, rows=rows, foot=None, left=table.total - len(table.rows[:most]))
 
 
 def _joined(cells: Sequence[Cell]) -> Cell:

@@ -65,22 +65,24 @@ def print_warnings(warnings: Sequence[Note], missing: Sequence[str], console: Co
         print_line(console, text)
 
 
-def print_fitted(console: Console, table: blocks.Flat, said: Sequence[str] = ()) -> None:
+def print_fitted(console: Console, table: blocks.Table, said: Sequence[str] = ()) -> None:
     """Print a table whose first column is cut so that rows fit; on a narrow terminal it is on a line of its own. said: a sentence below each row."""
-    left = {column for column, right in enumerate(table.right) if not right}
+    left = {column for column, head in enumerate(table.heads) if not head.right}
     others = [
-        [Text(_plain(cell.text, console), _COLOURS.get(cell.tone, "")) for cell in row[1:]]
+        [Text(_plain(cell.text, console), _COLOURS.get(cell.tone, "")) for cell in row.cells[1:]]
         for row in table.rows
     ]
-    rest = table_lines(console, table.heads[1:], others, left={column - 1 for column in left})
+    heads = [head.text for head in table.heads]
+    rest = table_lines(console, heads[1:], others, left={column - 1 for column in left})
     room = console.width - 2
     beside = room - 2 - max(map(len, rest))
     room = room if said or beside < NAME else max(20, beside)
-    names_of = [Text(_plain(names.cut(row[0].sides or (row[0].text,), room), console)) for row in table.rows]
+    firsts = (row.cells[0] for row in table.rows)
+    names_of = [Text(_plain(names.cut(one.sides or (one.text,), room), console)) for one in firsts]
     rows = [[name, *cells] for name, cells in zip(names_of, others, strict=True)]
-    lines = table_lines(console, table.heads, rows, left={0, *left})
+    lines = table_lines(console, heads, rows, left={0, *left})
     apart = max(map(len, lines)) + 2 > console.width
-    first = [Text(table.heads[0], "dim"), *names_of]
+    first = [Text(heads[0], "dim"), *names_of]
     for name, line, text in zip_longest(first, rest if apart else lines, ["", *said]):
         if apart and name:
             console.print(Text("  ") + name, soft_wrap=True)
@@ -161,22 +163,25 @@ def spoken(spans: Sequence[blocks.Span]) -> str:
 def print_block_table(console: Console, table: blocks.Table, top: int, *, titled: bool = True) -> None:
     """Print the first rows of a table under its title; spare columns, then the last ones, fall away where the terminal is too narrow for them."""
     figures = blocks.without(table, "said")
-    found = blocks.flat(figures, top)
+    found = blocks.flattened(figures, top)
     if _width(console, found, 0) > console.width:
-        found = blocks.flat(blocks.without(figures, "spare"), top)
+        found = blocks.flattened(blocks.without(figures, "spare"), top)
     while len(found.heads) > 2 and _width(console, found, 1) > console.width:
-        found = blocks.Flat(found.heads[:-1], found.right[:-1], [row[:-1] for row in found.rows], found.left)
+        found = blocks.columns(found, range(len(found.heads) - 1))
     if titled and table.caption:
         print_heading(console, table.caption)
-    said = [" ".join(cell.text for cell in row.cells) for row in blocks.only(table, "said").rows[:top]]
-    print_fitted(console, found, said)
+    sentences = [at for at, head in enumerate(table.heads) if head.look == "said"]
+    print_fitted(
+        console, found, [" ".join(row.cells[at].text for at in sentences) for row in table.rows[:top]]
+    )
     print_more(console, found.left, top=False)
 
 
-def _width(console: Console, table: blocks.Flat, first: int) -> int:
+def _width(console: Console, table: blocks.Table, first: int) -> int:
     """Columns of the terminal that a table needs from its `first` column on."""
-    texts = [[cell.text for cell in row[first:]] for row in table.rows]
-    return 2 + 2 * first + max(map(len, table_lines(console, table.heads[first:], texts)), default=0)
+    heads = [head.text for head in table.heads[first:]]
+    texts = [[cell.text for cell in row.cells[first:]] for row in table.rows]
+    return 2 + 2 * first + max(map(len, table_lines(console, heads, texts)), default=0)
 
 
 def print_more(console: Console, left: int, *, top: bool = True) -> None:

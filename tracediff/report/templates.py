@@ -14,7 +14,7 @@ import jinja2
 from jinja2.bccache import Bucket
 
 from tracediff.errors import TracediffError
-from tracediff.report.blocks import Cell, Code, Fill, Link, Span, Strong, flat
+from tracediff.report.blocks import Cell, Code, Fill, Link, Span, Strong, flattened
 from tracediff.report.escape import (
     Markdown,
     markdown_block,
@@ -127,5 +127,5 @@ def markdown_environment() -> jinja2.Environment:
         cell=_cell,
         summary=_summary,
     )
-    environment.globals.update(flat=flat)
+    environment.globals.update(flattened=flattened)
     return environment

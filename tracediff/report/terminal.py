@@ -10,7 +10,6 @@ from rich.console import Console
 from tracediff.model import Result
 from tracediff.model.common import SIDES
 from tracediff.report import findings, first, phrases, remarks, sections, units, waterfall, words, workloads
-from tracediff.report.blocks import flat
 from tracediff.report.console import (
     TONES,
     has_unicode,
@@ -77,7 +76,7 @@ def _side(result: Result, side: str, runs: list[str]) -> str:
 def _waterfall(result: Result, console: Console) -> None:
     figure = waterfall.build(result)
     print_heading(console, say("fall_title", step=figure.of_what))
-    print_fitted(console, flat(waterfall.text_table(figure, console.width - 2), len(figure.bars)))
+    print_fitted(console, waterfall.text_table(figure, console.width - 2))
     print_line(console, (" ".join(waterfall.notes(figure)), "dim"))
 
 
