@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -585,16 +584,8 @@ def per_step_of(finding: Finding, unit: str = "step") -> str:
     return per_step(finding.where.phase or "", finding.part, unit)
 
 
-class PartRow(msgspec.Struct, frozen=True):
-    """A row of what a finding sums. `what`: kernels of one kind, or idle time of one cause; `follows`: from the others."""
-
-    what: str
-    delta: str
-    follows: bool
-
-
-def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
-    """Write the parts of a finding, of one kind together, the largest first; they sum to its size."""
+def parts(finding: Finding, scale: units.Scale) -> list[tuple[str, bool]]:
+    """Write the parts of a finding, of one kind together, the largest first, which sum to its size; and whether each follows from the others."""
     sums: dict[tuple[str, bool], float] = {}
     for one in finding.parts:
         for kind, ns in part_kinds(one):
@@ -609,12 +600,12 @@ def parts(finding: Finding, scale: units.Scale) -> list[PartRow]:
     if own and own[0] not in shown:  # what the others follow from has a name too
         shown[-1] = own[0]
     rest = [row for row in rows if row not in shown]
-    written = [PartRow(what, scale.delta(ns), follows) for (what, follows), ns in shown]
+    written = [(f"{what} {scale.delta(ns)}", follows) for (what, follows), ns in shown]
     for follows in (False, True):
         group = [row for row in rest if row[0][1] is follows]
         what = group[0][0][0] if len(group) == 1 else units.counted(len(group), "other kind")
         others = scale.delta(math.fsum(ns for _, ns in group))
-        written += [PartRow(what, others, follows)] * bool(group)
+        written += [(f"{what} {others}", follows)] * bool(group)
     return written
 
 
@@ -623,17 +614,13 @@ def opposed(finding: Finding, result: Result) -> str:
     clear = [one.delta_ns for one in finding.parts if not one.follows and one.ci_low_ns * one.ci_high_ns > 0]
     if not clear or min(max(clear), -min(clear)) <= abs(finding.delta_ns):
         return ""
-    return _line(parts(finding, finding_scale([finding], result)))
-
-
-def _line(rows: Iterable[PartRow]) -> str:
-    return ", ".join(f"{row.what} {row.delta}" for row in rows)
+    return ", ".join(text for text, _ in parts(finding, finding_scale([finding], result)))
 
 
 def parts_line(finding: Finding, scale: units.Scale) -> str:
     """The parts in one line: `GEMM -22.2 us, silu +9.3 us; as a result: launch calls -108 us`."""
     rows = parts(finding, scale)
-    both = (_line(row for row in rows if row.follows is follows) for follows in (False, True))
+    both = (", ".join(text for text, of in rows if of is follows) for follows in (False, True))
     return "; as a result: ".join(text for text in both if text)
 
 
