@@ -47,12 +47,10 @@ def test_percent() -> None:
 
 
 def test_a_delta_within_noise_has_no_percentage() -> None:
-    scale = units.Scale("us", 1_000, 1)
-    noise = units.delta(scale, 4_700, 121_400, "within_noise")
-    assert (noise.signed, noise.percent, noise.word) == ("+4.7", units.NOISE, "within noise")
-    assert units.delta(scale, 4_700, 121_400, "confirmed").percent == "+3.9 %"
-    assert units.delta(scale, -4_700, 121_400).percent == "-3.9 %"
-    assert units.delta(scale, 4_700, 0).percent == units.NO_BASE
+    assert units.percent(4_700, 121_400, "within_noise") == units.NOISE
+    assert units.percent(4_700, 121_400, "confirmed") == "+3.9 %"
+    assert units.percent(-4_700, 121_400) == "-3.9 %"
+    assert units.percent(4_700, 0) == units.NO_BASE
 
 
 def test_share_count_size_probability() -> None:

@@ -285,13 +285,8 @@ def _gate_interval(gate: GateOutcome, context: Context) -> str:
 
 
 def _launch_change(row: KernelRow, context: Context) -> Cell | None:
-    change = row.per_launch
-    if change is None:
-        return None
-    said = units.delta(
-        units.scale_for([change.baseline_ns]), change.delta_ns, change.baseline_ns, change.level
-    )
-    return Cell(said.percent, change.delta_ns)
+    one = row.per_launch
+    return Cell(units.percent(one.delta_ns, one.baseline_ns, one.level), one.delta_ns) if one else None
 
 
 def _of_kernel_time(row: KernelRow, context: Context) -> str:

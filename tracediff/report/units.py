@@ -96,14 +96,6 @@ class Spoken(Scale, frozen=True):
         return ("-" if ns < 0 else plus) + digits if digits.strip("0.") else digits
 
 
-class Delta(msgspec.Struct, frozen=True):
-    """A difference as it is shown: `+61.2`, `+50.4 %` (or `~`, `?`) and a word that goes with the sign."""
-
-    signed: str
-    percent: str
-    word: str
-
-
 def scale_for(values: Iterable[float | None], like: Spoken | None = None) -> Scale:
     """Choose the scale that gives the largest of the values four digits, or more before the point; in the unit of `like`."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
@@ -126,8 +118,10 @@ def symbol(scale: Scale) -> str:
     return "\u00b5s" if scale.unit == "us" else scale.unit
 
 
-def percent(delta: float, base: float | None) -> str:
-    """Write the difference as a percentage of the base; `?` where there is no base."""
+def percent(delta: float, base: float | None, level: Evidence | None = None) -> str:
+    """Write the difference as a percentage of the base; `?` where there is no base, `~` within noise."""
+    if level == "within_noise":
+        return NOISE
     if not base:
         return NO_BASE
     value = 100 * delta / abs(base)
@@ -150,13 +144,6 @@ def share(part: float, whole: float | None = 1.0) -> str:
 def word(delta: float) -> str:
     """Return the word that goes with the sign of a time difference."""
     return "slower" if delta > 0 else "faster" if delta < 0 else "same"
-
-
-def delta(scale: Scale, value: float, base: float | None, level: Evidence | None = None) -> Delta:
-    """Write a difference as it is shown; within noise the percentage gives way to `~`."""
-    if level == "within_noise":
-        return Delta(scale.signed(value), NOISE, "within noise")
-    return Delta(scale.signed(value), percent(value, base), word(value))
 
 
 def count(value: float) -> str:

@@ -274,14 +274,13 @@ def difference(
     if delta is None:
         return [EMPTY, Cell(tone="nil")]
     base = before if isinstance(before, int | float) else 0.0
-    said = units.delta(scale, delta, base, level)
-    percent = units.change(delta, base) or ("" if of_both or base else "new")
+    percent, word = units.change(delta, base) or ("" if of_both or base else "new"), units.word(delta)
     if level == "within_noise":
-        percent = said.percent
+        percent, word = units.NOISE, "within noise"
     elif not after and not of_both:
         percent = "gone"
-    change = Cell(percent, 100 * delta / base if base else "", title=said.word)
-    return [Cell(said.signed, delta, tone(delta, level)), change if delta else Cell()]
+    change = Cell(percent, 100 * delta / base if base else "", title=word)
+    return [Cell(scale.signed(delta), delta, tone(delta, level)), change if delta else Cell()]
 
 
 def tone(delta: float, level: Any = None, ends: tuple[float, float] | None = None) -> Any:

@@ -250,7 +250,7 @@ def text_table(waterfall: Waterfall, columns: int) -> Table:
     rows = [["", f"per {waterfall.unit}", waterfall.of, ""]]
     for bar in drawn:
         size = scale.time(bar.end_ns) if bar.total else scale.delta(bar.delta_ns)
-        percent = "" if bar.total else units.delta(scale, bar.delta_ns, base, bar.level).percent
+        percent = "" if bar.total else units.percent(bar.delta_ns, base, bar.level)
         rows.append([bar.label, size, percent])
     room = columns - 1 - sum(2 + max(len(row[at]) for row in rows) for at in range(3))
     width = max(8, min(60, room))

@@ -50,8 +50,8 @@ def draw(waterfall: Waterfall, layout: Layout) -> Sheet:
         shown = scale.number(bar.end_ns) if bar.total else scale.signed(bar.delta_ns)
         out.write(percent - last, middle, shown, "right", bold=bar.total)
         if not bar.total:
-            change = units.delta(scale, bar.delta_ns, rows[0].end_ns, bar.level)
-            out.write(percent, middle, change.percent, "right", "--muted")
+            change = units.percent(bar.delta_ns, rows[0].end_ns, bar.level)
+            out.write(percent, middle, change, "right", "--muted")
     return out
 
 
