@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from tracediff.comparison.measures import KERNEL, PHASE, STEP, Measure
+from tracediff.errors import some
 from tracediff.history.model import CauseChange, ChangeFound, DriftFound, History, PointRow, Segment, Standing
 from tracediff.history.policy import FEW, Judged, exit_code
 from tracediff.report import blocks, names, units
@@ -247,14 +247,14 @@ def notes(history: History) -> list[str]:
     said = []
     if history.torn:
         said.append(
-            say("torn", files=units.counted(len(history.torn), "file"), names=names.some(history.torn))
+            say("torn", files=units.counted(len(history.torn), "file"), names=some(history.torn, NAMED))
         )
     if history.why and len(history.points) > 1:
         said.append(say("order", why=_WHY[history.why]))
     for reason, words in _APART.items():
         commits = list(dict.fromkeys(commit(one) for one in history.points if one.apart == reason))
         if commits:
-            said.append(say("kept_apart", why=words, commits=names.some(commits)))
+            said.append(say("kept_apart", why=words, commits=some(commits, NAMED)))
     for segment in history.segments:
         apart = [history.points[at] for at in segment.left_out]
         if apart:
@@ -419,11 +419,12 @@ def _measures(segments: Sequence[Segment]) -> dict[str, tuple[str, dict[int, flo
 
 def render_html(history: History) -> str:
     """Return the page."""
-    from tracediff.report.pictures import history as drawn
-
     history = neutral(history)
     text = headline(history)
-    programs = [_program(history, number, group) for number, group in enumerate(drawn.groups(history), 1)]
+    of: dict[object, list[Segment]] = {}  # by program, that of the newest point first
+    for segment in history.segments:
+        of.setdefault(segment.program, []).append(segment)
+    programs = [_program(history, number, *segments) for number, segments in enumerate(of.values(), 1)]
     alerts = [Items([[text] for text in notes(history)], "alerts")] if notes(history) else []
     reading = Section("reading", "How to read this", [terms(_TERMS)], menu="How to read")
     page = Page(
@@ -433,15 +434,17 @@ def render_html(history: History) -> str:
     return render(page)
 
 
-def _program(history: History, number: int, group: Any) -> Section:
+def _program(history: History, number: int, own: Segment, *others: Segment) -> Section:
     """What changed in each segment of a program, the curves, and two points beside each other."""
-    own, *others = group.segments
+    from tracediff.report.pictures.history import charts
+
     found: list[Block] = [*_segment(history, own).blocks, *(_segment(history, one) for one in others)]
-    charts = [Figure(chart, "", look="chart") for chart in group.charts]
-    left = say("rows_left_short", left=f"{group.charts_left_out}", field="series")
-    found += [part("", charts, columns=True), *blocks.notes(left if group.charts_left_out else "")]
+    drawn, more = charts(history, [own, *others])
+    left = say("rows_left_short", left=f"{more}", field="series") if more else ""
+    found.append(part("", [Figure(chart, "", look="chart") for chart in drawn], columns=True))
+    found += [*blocks.notes(left), beside(history, [own, *others])]
     menu = own.program.name or say("program", number=f"{number}")
-    return Section(f"program-{number}", name(own), [*found, beside(history, group.segments)], menu=menu)
+    return Section(f"program-{number}", name(own), found, menu=menu)
 
 
 _TERMS = (

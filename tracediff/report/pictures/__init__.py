@@ -45,7 +45,6 @@ def _drawn(report: Result | Show) -> dict[str, Callable[[Any, Layout], Sheet | N
 class Picture(msgspec.Struct, frozen=True):
     """A picture of the page: both layouts as markup, of which every text is escaped."""
 
-    name: str
     title: str
     described: str
     svg: Markup
@@ -53,8 +52,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 def for_page(report: Result | Show) -> dict[str, Picture]:
     """The pictures that there are, by name and in their order. `report`: made neutral."""
-    found = (one(report, name) for name in _drawn(report))
-    return {each.name: each for each in found if each}
+    return {name: each for name in _drawn(report) if (each := one(report, name))}
 
 
 def one(report: Result | Show, name: str) -> Picture | None:
@@ -62,7 +60,7 @@ def one(report: Result | Show, name: str) -> Picture | None:
     with style.canvas():
         sheets = [sheet for layout in (WIDE, NARROW) if (sheet := _OF_BOTH[name](report, layout))]
         svg = Markup("".join(each.svg() for each in sheets))
-    return Picture(name, sheets[0].title, sheets[0].description, svg) if sheets else None
+    return Picture(sheets[0].title, sheets[0].description, svg) if sheets else None
 
 
 def of_fall(figure: waterfall.Waterfall) -> style.Later:

@@ -7,8 +7,6 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tracediff.history.model import History, Segment, SeriesRow
 from tracediff.report import units
 from tracediff.report.amounts import PAGE
@@ -37,27 +35,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Group(msgspec.Struct, frozen=True):
-    """The charts of one program."""
-
-    segments: list[Segment]
-    charts: list[Later]
-    charts_left_out: int
-
-
-def groups(history: History) -> list[Group]:
-    """The programs, that of the newest point first."""
-    programs: dict[object, list[Segment]] = {}
-    for segment in history.segments:
-        programs.setdefault(segment.program, []).append(segment)
-    return [_group(history, segments) for segments in programs.values()]
-
-
-def _group(history: History, segments: list[Segment]) -> Group:
+def charts(history: History, segments: Sequence[Segment]) -> tuple[list[Later], int]:
+    """The charts of one program, and how many are left out."""
     points = sorted(at for one in segments for at in one.points)
     names = list(dict.fromkeys(name for one in segments for name in _wanted(one)))
-    charts = [Later(partial(_chart, history, segments, name, points), LAYOUT) for name in names[:PAGE]]
-    return Group(segments, charts, max(len(names) - PAGE, 0))
+    found = [Later(partial(_chart, history, segments, name, points), LAYOUT) for name in names[:PAGE]]
+    return found, len(names[PAGE:])
 
 
 def _wanted(segment: Segment) -> list[str]:

@@ -12,11 +12,11 @@ import re
 import textwrap
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from markupsafe import Markup, escape
@@ -249,17 +249,10 @@ class Sheet:
         )
 
 
-class Draw(Protocol):
-    """What lays a picture out for a page, if there is anything to draw."""
-
-    def __call__(self, layout: Layout, /) -> Sheet | None:
-        """Return the picture."""
-
-
 class Later:
     """A picture in every layout, which is drawn where a page shows it: other formats have the same section without it."""
 
-    def __init__(self, draw: Draw, *layouts: Layout) -> None:
+    def __init__(self, draw: Callable[[Layout], Sheet | None], *layouts: Layout) -> None:
         self._draw, self._layouts = draw, layouts
 
     def __html__(self) -> str:
