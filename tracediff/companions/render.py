@@ -22,7 +22,7 @@ from tracediff.companions.model import (
 from tracediff.model import Note
 from tracediff.report import beside, blocks, document, values, words
 from tracediff.report.amounts import PAGE
-from tracediff.report.blocks import Block, Cell, Code, Items, Line, Section, Strong, Table
+from tracediff.report.blocks import Block, Code, Items, Line, Section, Strong, Table
 from tracediff.report.console import TONES, has_unicode, print_line, print_section, spoken
 from tracediff.report.escape import neutral
 from tracediff.report.markdown import said_by
@@ -53,11 +53,6 @@ def warnings(found: Sequence[Note], more: Sequence[str] = ()) -> list[Block]:
     """What was odd in the files."""
     items = [[Code(one.slug), f": {one.message}"] for one in found[:PAGE]] + [[text] for text in more]
     return [Items(items, "warn")] if items else []
-
-
-def marked(text: str, look: str) -> Cell:
-    """A cell that stands out as a difference does: slower, faster, noise."""
-    return Cell(text, tone=look)  # type: ignore[arg-type]
 
 
 # The report of a companion's own command.

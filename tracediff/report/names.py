@@ -13,7 +13,6 @@ from tracediff.report import units
 from tracediff.report.amounts import NAMED
 from tracediff.report.blocks import Cell
 from tracediff.report.escape import shorten
-from tracediff.report.grammar import say
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z_]\w{2,}")  # a letter or two alone are no name
@@ -65,12 +64,6 @@ def short(name: str) -> str:
 def counted(names: Iterable[str]) -> list[str]:
     """Each name once, with how often it is there: `add`, `2 x mul`."""
     return [name if count == 1 else f"{count} x {name}" for name, count in Counter(names).items()]
-
-
-def some(names: Sequence[str], most: int = NAMED) -> str:
-    """The first names, and how many more there are: `add, mul, cast and 3 more`."""
-    shown = ", ".join(names[:most])
-    return say("and_more", names=shown, count=f"{len(names) - most}") if len(names) > most else shown
 
 
 class Name(msgspec.Struct, frozen=True):

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from tracediff.comparison.measures import parse
+from tracediff.errors import some
 from tracediff.model import AllocationFact, Finding, GateOutcome, Insight, Result, Step, WaitFact
 from tracediff.model.causes import CAUSES as ROWS
 from tracediff.model.show import Show
-from tracediff.report import names, show_words, structure, units, words
 from tracediff.report import remarks as remarks_of
+from tracediff.report import show_words, structure, units, words
+from tracediff.report.amounts import NAMED
 from tracediff.report.causes import advice, awaited, idle_title, late, the_thread, title
 from tracediff.report.first import headline, in_stops, other_clock, reason
 from tracediff.report.grammar import say, told
@@ -36,7 +38,7 @@ def with_words(result: Result) -> Result:
 
 
 def with_titles(report: Show) -> Show:
-    """The report of one side with the titles of its idle time and the sentences of single steps."""
+    """The report of one side with the titles of its idle time and of the places of single steps, and their sentences."""
     host_only = report.coverage.baseline["kernels"] == "not_captured"
     placed = [replace(one, range="") for one in report.idle] if _no_ranges(report) else report.idle
     idle = [
@@ -48,7 +50,18 @@ def with_titles(report: Show) -> Show:
         for one in placed
     ]
     told = [replace(one, text=show_words.advised(one)) for one in report.advice]
-    report = show_words.with_sentences(replace(report, idle=idle, advice=told))
+    chosen = [
+        replace(
+            one,
+            places=[
+                replace(place, title=place.kernel or idle_title(place, host_only=host_only))
+                for place in one.places
+            ],
+        )
+        for one in report.chosen
+    ]
+    chosen = [replace(one, text=show_words.step_sentence(report, one)) for one in chosen]
+    report = replace(report, idle=idle, advice=told, chosen=chosen)
     return replace(report, sentence=show_words.sentence(report))
 
 
@@ -322,7 +335,7 @@ def _message(gate: GateOutcome, result: Result) -> str:
         f"gate_{facts.why}", reason=failed.message if failed else "", change=_change(gate), limit=limit, unseen=unseen, sure=sure, least=least
     )  # fmt: skip
     if facts.places:
-        text = say("gate_places", text=text, places=names.some([repr(one) for one in facts.places]))
+        text = say("gate_places", text=text, places=some([repr(one) for one in facts.places], NAMED))
     if facts.waived_to:
         text = say("gate_waived_to", text=text, limit=facts.waived_to)
     for pattern, waiver in (("gate_waived", gate.waiver), ("gate_waiver_ended", facts.ended)):

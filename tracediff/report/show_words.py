@@ -11,7 +11,7 @@ from tracediff.model.causes import BUSY, SURELY
 from tracediff.model.show import Advice, IdleCause, Show, StepCategory, StepDiff, StepPlace
 from tracediff.report import names, palette, units, words
 from tracediff.report.amounts import NAMED
-from tracediff.report.causes import idle_named, idle_title, run_name
+from tracediff.report.causes import idle_named, run_name
 from tracediff.report.grammar import say
 from tracediff.stats.rules import LITTLE, MOSTLY, NEARLY
 
@@ -181,22 +181,6 @@ def on_rank(cause: IdleCause) -> str:
 # A single step beside the typical one of its class.
 
 
-def with_sentences(report: Show) -> Show:
-    """The report with the sentence of each step and the titles of its places."""
-    host_only = report.coverage.baseline["kernels"] == "not_captured"
-    steps = [
-        replace(
-            one,
-            places=[
-                replace(place, title=place.kernel or idle_title(place, host_only=host_only))
-                for place in one.places
-            ],
-        )
-        for one in report.chosen
-    ]
-    return replace(report, chosen=[replace(one, text=step_sentence(report, one)) for one in steps])
-
-
 def step_sentence(report: Show, one: StepDiff) -> str:
     """Say `Step 117 took 98.2 ms, 97.2 ms longer than a typical generation step: Python GC in _schedule 96.8 ms`."""
     prose = units.prose([one.ns, one.typical_ns, one.delta_ns])
@@ -257,8 +241,7 @@ def _kernel(place: StepPlace) -> str:
     more = place.count - place.typical_count
     if abs(more) < 0.5:
         return say("step_kernel", kernel=place.kernel)
-    count = units.count(abs(more))
-    launches = "launch" if count == "1" else "launches"
+    count, _, launches = units.launches(abs(more)).partition(" ")
     return say("step_launches", count=count, more="more" if more > 0 else "fewer", launches=launches, kernel=place.kernel)  # fmt: skip
 
 

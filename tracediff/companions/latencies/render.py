@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from tracediff.companions import render
 from tracediff.companions.model import Latencies, LatencyRun, LatencySide
 from tracediff.companions.render import table
+from tracediff.errors import some
 from tracediff.model import Check
-from tracediff.report import names, units, values, words
+from tracediff.report import units, values, words
 from tracediff.report.amounts import LISTED, NAMED, PAGE
 from tracediff.report.blocks import (
     Block,
@@ -127,7 +128,7 @@ def facts(found: Latencies) -> str:
 
 def source(side: LatencySide) -> str:
     """Say which files a side is, and how they were read."""
-    listed = names.some([shorten(run.name, 60) for run in side.runs], LISTED)
+    listed = some([shorten(run.name, 60) for run in side.runs], LISTED)
     return f"{listed} ({'; '.join(sorted({_read_as(run) for run in side.runs})[:NAMED])})"
 
 

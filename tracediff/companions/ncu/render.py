@@ -11,10 +11,10 @@ from tracediff.companions import render
 from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
-from tracediff.companions.render import marked, table
+from tracediff.companions.render import table
 from tracediff.report import names, units, values
 from tracediff.report.amounts import LIMIT
-from tracediff.report.blocks import Block, Cell, Line, Section, Strong, Table, facts, notes, terms
+from tracediff.report.blocks import Block, Cell, Line, Section, Strong, Table, Tone, facts, notes, terms
 from tracediff.report.grammar import say
 
 _PRINTED = 2  # rows whose figures are in every format
@@ -337,8 +337,8 @@ def kernel_notes(ncu: Ncu) -> dict[int, list[tuple[str, str]]]:
 
 
 def _change(row: NcuRow) -> Cell:
-    look = row.change if row.change in MOVED else "noise"
-    return marked(percent(row) if row.delta_ns is not None else row.change.replace("_", " "), look)
+    tone: Tone = row.change if row.change in ("faster", "slower") else "noise"
+    return Cell(percent(row) if row.delta_ns is not None else row.change.replace("_", " "), tone=tone)
 
 
 def _time(side: NcuKernel | None) -> Cell | None:

@@ -17,15 +17,16 @@ from tracediff.companions.model import (
     TrtexecRow,
     TrtexecSide,
 )
-from tracediff.companions.render import marked, table
+from tracediff.companions.render import table
 from tracediff.companions.trtexec import picture
 from tracediff.companions.trtexec.compare import NAMES
 from tracediff.companions.words import part as part_of
+from tracediff.errors import some
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
 from tracediff.report import names, units, values
-from tracediff.report.amounts import LIMIT
-from tracediff.report.blocks import Block, Cell, Line, Section, notes, part, terms
+from tracediff.report.amounts import LIMIT, NAMED
+from tracediff.report.blocks import Block, Cell, Line, Section, Tone, notes, part, terms
 from tracediff.report.blocks import Figure as Drawing
 from tracediff.report.escape import shorten
 from tracediff.report.grammar import say
@@ -57,7 +58,7 @@ class Figure(msgspec.Struct, frozen=True):
     after: str
     difference: str
     change: str
-    tone: str  # slower | faster | noise | untested
+    tone: Tone  # slower | faster | noise | untested
     level: Evidence | None = None
 
 
@@ -146,7 +147,7 @@ def _figure(one: TrtexecFigure, key: str) -> Figure:
         "" if delta is None else "0" if not delta else f"{delta:+,.1f} /s" if rate else scale.delta(delta)
     )
     level = one.level if key == "mean" else None
-    tone = "untested"
+    tone: Tone = "untested"
     if not delta or level == "within_noise":
         tone = "noise"
     elif level:
@@ -158,7 +159,7 @@ def _figure(one: TrtexecFigure, key: str) -> Figure:
 
 def name(row: TrtexecRow) -> names.Name:
     """Name a row as kernels are named; of many layers the first ones."""
-    return names.name(*(names.some(side.names) if side else "" for side in (row.baseline, row.candidate)))
+    return names.name(*(some(side.names, NAMED) if side else "" for side in (row.baseline, row.candidate)))
 
 
 def meaning(row: TrtexecRow) -> str:
@@ -214,7 +215,7 @@ def side_line(word: str, side: TrtexecSide) -> str:
 
 
 VALUES: dict[str, values.Value] = {
-    "difference": lambda row, context: marked(row.difference, row.tone),
+    "difference": lambda row, context: Cell(row.difference, tone=row.tone),
     "layer": lambda row, context: name(row).cell(400),
     "match": lambda row, context: f"{row.match} (reformat)" if row.reformat else row.match,
     "became": lambda row, context: "; ".join(one for one in (row.sentence, meaning(row)) if one),
