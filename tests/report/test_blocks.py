@@ -92,7 +92,8 @@ def test_every_value_is_listed_and_every_listed_table_is_in_a_section() -> None:
     assert used == set(fields.VALUES)
     report = templates.folder().parent / "tracediff" / "report"
     source = "".join(
-        (report / name).read_text(encoding="utf-8") for name in ("sections.py", "findings.py", "drawn.py")
+        (report / f"{name}.py").read_text(encoding="utf-8")
+        for name in ("sections", "findings", "drawn", "postmortem")
     )
     assert [name for name in SPECS if f'"{name}"' not in source] == []
 

@@ -39,11 +39,6 @@ from tracediff.report.pictures import runs
 from tracediff.report.sections import table
 
 
-def at_once(causes: Sequence[Finding]) -> list[Finding]:
-    """The causes that a comment and a post-mortem begin with."""
-    return list(causes[:NAMED])
-
-
 def in_lines(
     result: Result, found: Sequence[Finding], width: int = 110, page: str = "", *, advise: bool = False
 ) -> Items:

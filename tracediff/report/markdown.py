@@ -71,8 +71,9 @@ def render_markdown(result: Result, top: int = 10, key: str = "", link: str = ""
 def parts(result: Result, top: int = 10, link: str = "", picture: str = "") -> tuple[str, str]:
     """Return what is read at once and what is folded, without the marker."""
     result = neutral(result)
-    if result.kernel_answers:
-        return _answers(result).strip(), ""
+    if result.kernel_answers:  # nothing else but the verdict
+        note = said_by(result.tool, "every_row", field="kernel_answers")
+        return document.markdown(sections.answered(result), level=2, width=120, note=note).strip(), ""
     head, fold = _opening(result, link, picture).strip(), ""
     every = [blocks.titled(one, 1) for one in sections.sections(result) if one.depth <= 1]
     every = [(title, printed) for title, printed in every if printed]
@@ -89,14 +90,6 @@ def parts(result: Result, top: int = 10, link: str = "", picture: str = "") -> t
             break
         fold = longer
     return head, fold
-
-
-def _answers(result: Result) -> str:
-    """What was asked of kernels, and nothing else but the verdict."""
-    shown = sections.answered(result)
-    return document.markdown(
-        shown, level=2, width=120, note=said_by(result.tool, "every_row", field="kernel_answers")
-    )
 
 
 def report_link(address: str) -> str:
@@ -168,7 +161,7 @@ def _first(result: Result, link: str, picture: str, width: int, *, advise: bool)
         found.append(Figure("", title, "", picture))
     judged = any(phase.judged for phase in result.phases) or result.verdict == "not_comparable"
     if causes:
-        found.append(findings.in_lines(result, findings.at_once(causes), width, page, advise=advise))
+        found.append(findings.in_lines(result, causes[:NAMED], width, page, advise=advise))
     elif not judged and not result.host and not kernels.by_launch(result):
         found.append(Line([say("too_few_steps")]))
     found += [Line([say("captures_differ", text=shorten(text, TEXT))]) for text in _differs(result)]
@@ -226,7 +219,7 @@ def _folded(result: Result, rows: int, width: int, shown: Sequence[tuple[str, Se
     folds: list[tuple[str, Sequence[Block]]] = []
     if trust := _trust(result):
         folds.append((say("how_sure"), [Items(trust)]))
-    if more := [one for one in causes if one not in findings.at_once(causes)]:
+    if more := causes[NAMED:]:
         folds.append((units.counted(len(more), "more cause"), [findings.smaller(result, more, rows)]))
     if result.accounting.delta:
         folds.append((say("fall_title", step=figure.of_what), [Listing(waterfall.text_figure(figure))]))

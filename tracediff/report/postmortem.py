@@ -20,6 +20,7 @@ from tracediff.model.causes import OWN, SURELY
 from tracediff.report import (
     beside,
     document,
+    fields,
     findings,
     first,
     kernels,
@@ -33,7 +34,7 @@ from tracediff.report import (
     words,
     workloads,
 )
-from tracediff.report.amounts import LISTED, PAGE, TEXT
+from tracediff.report.amounts import LISTED, NAMED, PAGE, TEXT
 from tracediff.report.blocks import (
     Block,
     Code,
@@ -217,7 +218,7 @@ def _main(result: Result) -> tuple[list[Finding], list[Finding]]:
 
 def _cause(result: Result) -> Section:
     main, _ = _main(result)
-    blocks: list[Block] = [findings.in_lines(result, findings.at_once(main), 140)] if main else []
+    blocks: list[Block] = [findings.in_lines(result, main[:NAMED], 140)] if main else []
     if not main and not kernels.by_launch(result):
         blocks.append(_line(say("none_large")))
     blocks += [_line(f"{phrases.REMARK}: {text}") for text in phrases.remarks(result)]
@@ -232,7 +233,7 @@ def _certainty(result: Result) -> Section:
 
 
 def _actions(result: Result) -> Section:
-    moved = findings.at_once(_main(result)[0]) if result.verdict in words.MOVED else []
+    moved = _main(result)[0][:NAMED] if result.verdict in words.MOVED else []
     advised = [one.next for one in moved] or [first.advised(result)]
     steps = dict.fromkeys(text.rstrip(".") for text in advised if text)
     items: list[list[Span]] = [[f"{words.sentence(text)}: ", Fill("owner, by when")] for text in steps]
@@ -391,7 +392,7 @@ def _measured(result: Result) -> Section:
         Items(items),
         _line(say("limits_are")),
         Items(limits),
-        _told(sections.captures(result), ""),
+        _told(sections.table(result, "captures", fields.captures(result)), ""),
         tool,
     ]
     return part("How it was measured, and its limits", blocks)

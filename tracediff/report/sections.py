@@ -694,17 +694,6 @@ def _not_seen(report: Report) -> list[Block]:
     return [Line([text], "missing") for text in remarks.missing(report).values()]
 
 
-def coverage(report: Show) -> Table:
-    """Which kinds of trace a capture has."""
-    states = report.coverage.baseline
-    listed = [
-        fields.Trace(name, words.unseen(kind) if states[kind] == "not_captured" else states[kind], words.capture_with(report, kind))
-        for kind, name in words.KINDS.items()
-        if kind in states
-    ]  # fmt: skip
-    return table(report, "coverage", listed, look="data fixed", depth=2)
-
-
 def _warnings(report: Report) -> Section | None:
     found: list[Sequence[Span]] = [[Code(one.slug), f" {one.message}"] for one in report.warnings]
     shown = found[: PAGE if _two(report) else LIMIT]
@@ -724,11 +713,6 @@ def _inputs(report: Result) -> Section:
     ]
     counts = units.pair(len(report.inputs.baseline.runs), len(report.inputs.candidate.runs))
     return Section("inputs", "Inputs", found, gist=f"{counts} runs, options", menu="Inputs", printed=True)
-
-
-def captures(report: Result) -> Table:
-    """The captures in short."""
-    return table(report, "captures", fields.captures(report))
 
 
 def _options(options: dict[str, Any]) -> list[Block]:
@@ -752,14 +736,16 @@ def _capture(report: Show) -> Section:
         fields.Run(f"run {number}", run, means[number - 1] if number <= len(means) else None)
         for number, run in enumerate(report.input.runs, 1)
     ]
+    states = report.coverage.baseline
+    traces = [
+        fields.Trace(name, words.unseen(kind) if states[kind] == "not_captured" else states[kind], words.capture_with(report, kind))
+        for kind, name in words.KINDS.items()
+        if kind in states
+    ]  # fmt: skip
+    machine = table(report, "machine", report.machine, look="data fixed")
+    coverage = table(report, "coverage", traces, look="data fixed", depth=2)
     found: list[Block] = [
-        Section(
-            "",
-            "",
-            [table(report, "machine", report.machine, look="data fixed"), coverage(report)],
-            columns=True,
-            depth=1,
-        ),
+        Section("", "", [machine, coverage], columns=True, depth=1),
         table(report, "inputs", listed, limit=LIMIT, look="data", depth=2),
         *_not_seen(report),
         *_options(report.options),

@@ -26,7 +26,7 @@ def render_show_html(report: Show) -> str:
     title = (
         report.chosen[0].text
         if report.chosen
-        else say("show_title", label=report.input.label, size=_step(report))
+        else say("show_title", label=report.input.label, size=units.exact(report.step.mean_ns))
     )
     page = Page(
         title=title,
@@ -47,13 +47,10 @@ def render_show_html(report: Show) -> str:
     return render(page, ["lanes.js"])
 
 
-def _step(report: Show) -> str:
-    return units.exact(report.step.mean_ns)
-
-
 def _said(report: Show) -> list[Block]:
     """The step in figures, how steps were told apart, on which machine."""
-    cells = [Cell(_step(report), report.step.mean_ns, small=say("mean_step"))]
+    step_ns = report.step.mean_ns
+    cells = [Cell(units.exact(step_ns), step_ns, small=say("mean_step"))]
     if show_words.captured(report, "kernels"):
         cells += [
             Cell(show_words.busy(report), small=say("busy")),

@@ -211,13 +211,12 @@ def _events(result: Result | Show) -> Iterator[dict[str, Any]]:
 
 def _of_step(step: TimelineStep | None, texts: list[str]) -> Iterator[dict[str, Any]]:
     for lane in step.lanes if step else ():
-        packed = [
-            getattr(lane, name).split() for name in ("start", "length", "what", "group", "count", "inside")
-        ]
-        columns = [[int(value) for value in column] for column in packed]
-        empty: list[int | None] = [None] * len(columns[0])
-        counts, insides = columns[4] or empty, columns[5] or empty
-        for start, length, what, group, count, inside in zip(*columns[:4], counts, insides, strict=True):
+        of_lane = ("start", "length", "what", "group", "count", "inside")
+        *columns, counts, insides = (list(map(int, getattr(lane, name).split())) for name in of_lane)
+        empty = [None] * len(columns[0])
+        for start, length, what, group, count, inside in zip(
+            *columns, counts or empty, insides or empty, strict=True
+        ):
             yield {
                 "kind": lane.kind, "lane": ", ".join(filter(None, (lane.name, lane.of))), "start_ns": start, "length_ns": length, "what": texts[what],
                 "group": texts[group], "count": count, "inside_ns": inside,
