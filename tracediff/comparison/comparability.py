@@ -122,7 +122,7 @@ def check(
 
 
 def _check(name: str, both: Sequence[str], said: str = "", status: Status = "warn", **slots: str) -> Check:
-    """A check with both values: ok where nothing is said of it. said: a pattern of report/grammar.py without its `check_`."""
+    """A check with both values: ok where nothing is said of it. said: a pattern of report/grammar.txt without its `check_`."""
     if not said:
         return Check(name, "ok", both[0], both[1])
     return Check(name, status, both[0], both[1], said=Said(f"check_{said}", slots))

@@ -90,7 +90,7 @@ def encode(report: msgspec.Struct) -> bytes:
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A sentence as data: the name of its pattern in report/grammar.py, and what fills its slots."""
+    """A sentence as data: the name of its pattern in report/grammar.txt, and what fills its slots."""
 
     pattern: str
     slots: dict[str, str] = {}

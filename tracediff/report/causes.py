@@ -33,7 +33,7 @@ class CauseWords(msgspec.Struct, frozen=True):
     """Words and colours of a cause.
 
     label: on charts. name: in prose. light, dark: the colour of a category in both themes. next: what to do about it. What a
-    finding of it is called is a pattern of report/grammar.py.
+    finding of it is called is a pattern of report/grammar.txt.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Sentences that stand beside tables: what few captures hold, how it is known, and which rank stands out. Their patterns are in report/grammar.py."""
+"""Sentences that stand beside tables: what few captures hold, how it is known, and which rank stands out. Their patterns are in report/grammar.txt."""
 
 from __future__ import annotations
 
