@@ -19,7 +19,8 @@ def test_every_cause_has_its_words():
         words = causes.CAUSES[key]
         assert words.name and words.label
         if key in get_args(Cause):  # what a finding may be of
-            assert words.next and {f"name_{key}", f"idle_{key}", f"title_{key}"} & PATTERNS.keys(), key
+            assert f"advise_{key}" in PATTERNS, key
+            assert {f"name_{key}", f"idle_{key}", f"title_{key}"} & PATTERNS.keys(), key
         if row.kind in ("busy", "idle"):
             assert words.meaning and words.light and words.dark, key
     assert CATEGORIES == BUSY + IDLE == tuple(palette.BY_KEY)

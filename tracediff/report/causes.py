@@ -32,8 +32,8 @@ from tracediff.trace.threads import OUTSIDE, UNNAMED, awaits, beside
 class CauseWords(msgspec.Struct, frozen=True):
     """Words and colours of a cause.
 
-    label: on charts. name: in prose. light, dark: the colour of a category in both themes. next: what to do about it. What a
-    finding of it is called is a pattern of report/grammar.txt.
+    label: on charts. name: in prose. light, dark: the colour of a category in both themes. What a finding of it is called, and what to
+    do about it, are patterns of report/grammar.txt.
     """
 
     key: str
@@ -43,7 +43,6 @@ class CauseWords(msgspec.Struct, frozen=True):
     light: str = ""
     dark: str = ""
     meaning: str = ""
-    next: str = ""
 
 
 _BUSY, _DEVICE, _CALLS, _HOST = "GPU busy", "GPU waits: device", "GPU waits: CUDA calls", "GPU waits: host"
@@ -53,54 +52,35 @@ CAUSES: dict[str, CauseWords] = {
         CauseWords("compute", "compute", "compute", _BUSY, "#27548f", "#7fb0ee",
                    "A compute kernel was running."),
         CauseWords("comm", "exposed comm", "exposed communication", _BUSY, "#2f2a75", "#cdc9fb",
-                   "Only communication kernels (NCCL, all-reduce) were running.",
-                   "compare ranks: time in a collective is mostly waiting for the rank that comes last"),
+                   "Only communication kernels (NCCL, all-reduce) were running."),
         CauseWords("memcpy", "exposed copies", "exposed copies", _BUSY, "#a496cf", "#7f73ad",
-                   "Only copies or memory sets were running.",
-                   "find what launches this copy: overlap it with other work, or drop it"),
+                   "Only copies or memory sets were running."),
         CauseWords("launch_latency", "launch latency", "launch latency", _DEVICE, "#1c6e6a", "#6cc4bd",
-                   "The launch had returned, nothing else was in the way, and the op had not started.",
-                   "the GPU was empty when the work came: launch earlier (overlap scheduler) or use CUDA graphs"),
+                   "The launch had returned, nothing else was in the way, and the op had not started."),
         CauseWords("dependency", "dependency", "dependency wait", _DEVICE, "#45958f", "#499f98",
-                   "The op had been launched; it waited for work before it in its stream or another, an event, a device or a rank.",
-                   "look at what the op waited for: the work before it, another stream, an event, a peer"),
+                   "The op had been launched; it waited for work before it in its stream or another, an event, a device or a rank."),
         CauseWords("graph_internal", "inside graphs", "inside graphs", _DEVICE, "#7bb3ae", "#3a837c",
-                   "Between two nodes of one graph launch.",
-                   "fewer nodes, or programmatic dependent launch, shorten the gaps inside a graph"),
+                   "Between two nodes of one graph launch."),
         CauseWords("launch_api", "launch calls", "launch calls", _CALLS, "#8f5b0c", "#e3b463",
-                   "The host was inside the launching call.",
-                   "count the launches per step: CUDA graphs or fewer, larger kernels cut this time"),
+                   "The host was inside the launching call."),
         CauseWords("host_sync", "sync calls", "sync calls", _CALLS, "#b57f2e", "#bd8b3c",
-                   "The host was inside a synchronising call that outlasted the GPU's work.",
-                   "find what {call} {place} waits for, and whether the step needs it"),
+                   "The host was inside a synchronising call that outlasted the GPU's work."),
         CauseWords("host_api", "other CUDA calls", "other CUDA calls", _CALLS, "#cfa460", "#9a702e",
-                   "The host was inside another CUDA call: allocation, event, query.",
-                   "find the call (allocation, event, query) {place} and take it out of the step"),
+                   "The host was inside another CUDA call: allocation, event, query."),
         CauseWords("gc", "Python GC", "Python GC", _HOST, "#74264e", "#e58fb6",
-                   "The launching thread was in a garbage-collection pause.",
-                   "freeze or disable the collector in the executor (gc.freeze, TRTLLM_WORKER_DISABLE_GC=1),"
-                   " or collect between batches"),
+                   "The launching thread was in a garbage-collection pause."),
         CauseWords("gil_wait", "GIL wait", "GIL wait", _HOST, "#a04b77", "#d273a2",
-                   "The launching thread was waiting for the GIL.",
-                   "move the work of {holder} to another process, or release the GIL"),
+                   "The launching thread was waiting for the GIL."),
         CauseWords("host_work", "host work", "host work", _HOST, "#c383a3", "#ae5e85",
-                   "The launching thread was doing anything else, named by its innermost range.",
-                   "profile the host code {place} (for Python: py-spy), or add NVTX ranges there"),
+                   "The launching thread was doing anything else, named by its innermost range."),
         CauseWords("unattributed", "unattributed", "unattributed", "unknown", "#858c96", "#7c848f",
-                   "No launch row, or that kind of trace was not captured.",
-                   "capture the CUDA API as well (nsys -t cuda, ProfilerActivity.CUDA) so that idle time finds its cause"),
-        CauseWords("kernel_time", "kernel time", "kernel time",
-                   next="profile the kernel on both sides in Nsight Compute (tracediff capture --ncu '{regex}'), and compare occupancy and traffic"),
-        CauseWords("kernel_fused", "kernels fused", "kernels fused",
-                   next="check that the fused kernel does the same work; compare it in Nsight Compute with the sum of the others"),
-        CauseWords("kernel_split", "kernel split", "kernel split",
-                   next="find out why one kernel became several (a fusion pass that no longer fires, a changed shape)"),
-        CauseWords("kernel_added", "kernels added", "kernels added",
-                   next="add --kernel '{name}' to this command to see what launches it: thread, call and, where NVTX was recorded, range"),
-        CauseWords("kernel_removed", "kernels removed", "kernels removed",
-                   next="check that the work of these kernels is done elsewhere, or was not needed"),
-        CauseWords("batch_mix", "batch mix", "batch mix",
-                   next="run both sides with the same requests and arrival times before comparing totals"),
+                   "No launch row, or that kind of trace was not captured."),
+        CauseWords("kernel_time", "kernel time", "kernel time"),
+        CauseWords("kernel_fused", "kernels fused", "kernels fused"),
+        CauseWords("kernel_split", "kernel split", "kernel split"),
+        CauseWords("kernel_added", "kernels added", "kernels added"),
+        CauseWords("kernel_removed", "kernels removed", "kernels removed"),
+        CauseWords("batch_mix", "batch mix", "batch mix"),
     )
 }  # fmt: skip
 
@@ -112,18 +92,12 @@ def advice(finding: Finding) -> str:
     place = at(finding.where.range or "") or ("for it" if peer else say("thread_place", thread=thread))
     slow = finding.facts.slow_call
     call = finding.where.os_call or (slow.api if slow else finding.where.api) or "a synchronising function"
-    if kind := advised(finding):
-        return say(f"advise_{kind}", place=place, call=call, peer=peer, doing=doing)
     # where reports cut a name, a command takes a pattern; a quote of a trace would end that of the shell
     name = re.sub("[\u2026']", "*", _largest(finding))
-    slots = {
-        "place": place,
-        "call": call,
-        "name": name,
-        "regex": _regex(name),
-        "holder": _holder(finding.where),
-    }
-    return CAUSES[finding.cause].next.format_map(slots)
+    return say(
+        f"advise_{advised(finding) or finding.cause}", place=place, call=call, peer=peer, doing=doing, name=name, regex=_regex(name),
+        holder=_holder(finding.where),
+    )  # fmt: skip
 
 
 def _regex(name: str) -> str:

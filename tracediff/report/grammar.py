@@ -1,4 +1,4 @@
-"""Sentences of a report: the patterns of report/grammar.txt. Which one applies is decided on data, in report/first.py."""
+"""Sentences of a report, and the words that it explains, as report/grammar.txt and report/terms.txt list them. Which sentence applies is decided on data, in report/first.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from pathlib import Path
 from tracediff.model import Said
 
 
-def _listed(file: Path) -> dict[str, str]:
-    """The patterns by name. Raises ValueError for a line that is none."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    pairs = (line.split(" = ", 1) for line in lines if line and not line.startswith("#"))
-    return {name: text[1:-1] for name, text in pairs}
+def _listed(file: str) -> dict[str, dict[str, str]]:
+    """What a file lists: texts by name, under each of its [heads]; those before the first head are under ''. Raises ValueError for another line."""
+    own: dict[str, str] = {}
+    found = {"": own}
+    for line in Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            own = found[line[1:-1]] = {}
+        elif line and not line.startswith("#"):
+            name, text = line.split(" = ", 1)
+            own[name] = text[1:-1]
+    return found
 
 
-PATTERNS = _listed(Path(__file__).with_name("grammar.txt"))
+PATTERNS = _listed("grammar.txt")[""]
+TERMS = _listed("terms.txt")
 
 
 def say(pattern: str, **slots: str) -> str:

@@ -31,7 +31,7 @@ from tracediff.report.blocks import (
 )
 from tracediff.report.document import markdown
 from tracediff.report.escape import neutral, shorten
-from tracediff.report.grammar import say
+from tracediff.report.grammar import TERMS, say
 from tracediff.report.markdown import report_link
 from tracediff.report.page import Page, render
 
@@ -426,7 +426,7 @@ def render_html(history: History) -> str:
         of.setdefault(segment.program, []).append(segment)
     programs = [_program(history, number, *segments) for number, segments in enumerate(of.values(), 1)]
     alerts = [Items([[text] for text in notes(history)], "alerts")] if notes(history) else []
-    reading = Section("reading", "How to read this", [terms(_TERMS)], menu="How to read")
+    reading = Section("reading", "How to read this", [terms(TERMS["history"].items())], menu="How to read")
     page = Page(
         title=f"History: {text}", heading=text, tone=tone(history), sides=[("points", f"{len(history.points)}")], measured=alerts,
         sections=[*programs, reading], tool=history.tool, comment=markdown([document(history)]), skip=[*programs, reading][0].id,
@@ -445,18 +445,6 @@ def _program(history: History, number: int, own: Segment, *others: Segment) -> S
     found += [*blocks.notes(left), beside(history, [own, *others])]
     menu = own.program.name or say("program", number=f"{number}")
     return Section(f"program-{number}", name(own), found, menu=menu)
-
-
-_TERMS = (
-    ("change of level", "The points after it differ from those before it beyond chance: tests over all places and all series share 5 % of false alarms per history."),
-    ("causes", "What differs at the same point, the largest first."),
-    ("not measured", "Commits between the last point before a change and the first after it: any of them may be the cause. tracediff bisect finds which."),
-    ("level", "Mean of the points since the last change of level, a lone odd one drawn to its neighbours. The newest point alone may be an odd run."),
-    ("since pinned", "The level less the pinned baseline, which was measured with each point."),
-    ("curves", "With a pinned baseline: its mean over all points, plus each point's own difference to it, so that a slow day of the machine does not show. Else as measured."),
-    ("slow drift", "A slope that all levels share. No single step shows it."),
-    ("segment", "Points of one program, machine and configuration. Points of two segments are never compared; a grey line parts them in the charts."),
-)  # fmt: skip
 
 
 def _segment(history: History, segment: Segment, most: int | None = None) -> Section:

@@ -65,7 +65,7 @@ def _explained(text: str, result: Result) -> Line:
     if result.verdict_facts.basis != "checks":
         terms[result.verdict_reason] = "A repeat"
     term = terms.get(text)
-    return Line([Cell(term, title=sections.TERMS[term]), text.removeprefix(term)] if term else [text])
+    return Line([Cell(term, title=sections.EXPLAINED[term]), text.removeprefix(term)] if term else [text])
 
 
 def _fall(result: Result) -> Section:

@@ -49,7 +49,7 @@ from tracediff.report.blocks import (
 from tracediff.report.blocks import facts as facts_of
 from tracediff.report.blocks import notes as _notes
 from tracediff.report.causes import where_of
-from tracediff.report.grammar import say
+from tracediff.report.grammar import TERMS, say
 from tracediff.report.pictures import runs
 from tracediff.stats.rules import LITTLE, MATERIAL
 
@@ -327,7 +327,7 @@ def phases(report: Result) -> Table:
         listed.append(replace(row, cells=cells, look=" ".join([line.kind, *["spoken"] * line.first])))
     heads = [
         replace(
-            head, look=_PHASE_LOOKS.get(head.text or head.part, head.look), title=TERMS.get(head.text, "")
+            head, look=_PHASE_LOOKS.get(head.text or head.part, head.look), title=EXPLAINED.get(head.text, "")
         )
         for head in made.heads
     ]
@@ -757,54 +757,24 @@ def _reading(report: Report) -> Section:
     kinds = [
         (Cell(one.label, swatch=one.key), Cell(one.meaning, small=one.key)) for one in palette.BY_KEY.values()
     ]
-    parts = {"Words": terms(_WORDS if _two(report) else _WORDS_OF_ONE), "Categories": terms(kinds)}
+    parts = {
+        "Words": terms(TERMS["words" if _two(report) else "words of one capture"].items()),
+        "Categories": terms(kinds),
+    }
     if _two(report):
         verdicts = [(f"{one.sign} {one.word}", one.meaning) for one in words.VERDICTS.values()]
         levels = terms([*words.LEVELS.values(), words.UNSURE])
-        parts = {"Signs": terms(_SIGNS), "Evidence": levels, "Verdict": terms(verdicts), **parts}
+        parts = {
+            "Signs": terms(TERMS["signs"].items()),
+            "Evidence": levels,
+            "Verdict": terms(verdicts),
+            **parts,
+        }
     return Section(
         "reading", "How to read this", [Section("", "", [part(title, [one]) for title, one in parts.items()], columns=True)],
         gist="Signs, words, categories, keys", menu="How to read", printed=True,
     )  # fmt: skip
 
 
-_SIGNS = (
-    ("delta", "Candidate minus baseline at equal workload, as measured: plus is slower, minus is faster."),
-    ("by count", "What the candidate does more or fewer times. It needs no test where 85 of 100 steps of each side hold one value; else it is tested in how many steps it is."),
-    ("a repeat", "What a repeat of both captures would show, in 95 of 100 cases. A slower or faster CPU widens it; nothing is taken out of the delta."),
-    ("change", "In a table: the delta as a part of the row's own baseline."),
-    ("of step", "In the waterfall: the delta as a part of the baseline's step time."),
-    ("of the change", "The delta as a part of the delta that the first sentence says. A cause of another step has none. In the accounting: of that of the mean of all steps."),
-    ("~", "May be noise: in the waterfall and in tables of causes and kernels instead of the percentage."),
-    ("new, gone", "One side has nothing of it: there is no percentage."),
-    ("–", "No such row on that side."),
-    ("red, green", "Slower, faster, beyond noise. A delta in plain ink was not tested against noise; one in grey is within it."),
-    ("not captured", "The trace does not say. It is not zero."),
-)  # fmt: skip
-# as they begin what is read first
-TERMS = {"By count": _SIGNS[1][1], **dict.fromkeys(("A repeat", "A repeat, 95 %"), _SIGNS[2][1])}
-_STEP = (
-    "step",
-    "One iteration of the executor; its time is from its first GPU work to that of the next step.",
-)
-_EXPOSED = ("exposed, hidden", "Time that kept the GPU idle; time that fell behind GPU work.")
-_WORDS = (
-    _STEP,
-    ("run", "One capture. Runs are what repeats: intervals and p are over runs where a side has more than one."),
-    ("phase", "Steps that only generate, that also read prompts (mixed), or that only read prompts (context); step where labels do not say."),
-    ("typical step", "The mean of a phase's steps without the shortest and the longest quarter, and without warm-up (first launch of a kernel)."),
-    ("mean step", "The mean of a phase with its rare steps; shown where it differs from the typical step. A cause in rare steps is what they add to it."),
-    ("all steps", "The mean of all compared steps, phases weighted by the mean of both sides. The accounting is of it."),
-    ("piece of a gap", "An idle gap of the GPU is cut where its cause changes: a call begins, a garbage collection ends, another range is entered. A finding counts the pieces of its cause at its place; the table of gaps counts whole gaps."),
-    _EXPOSED,
-)  # fmt: skip
-_WORDS_OF_ONE = (
-    _STEP,
-    ("run", "One capture of the program. A mean is that of the runs' means."),
-    ("sd over runs", "Standard deviation of the runs' means: how far the same program differs from run to run."),
-    ("per step", "Divided by the steps of the mean, weighted as the workloads are; not by all that happened in the capture."),
-    ("in the mean", "All steps with regular work. The others are listed with their times under Steps."),
-    _EXPOSED,
-    ("–", "No such value."),
-    ("not captured", "The trace does not say. It is not zero."),
-)  # fmt: skip
+# of the lines of the first screen, by what they begin with
+EXPLAINED = {"By count": TERMS["signs"]["by count"], **dict.fromkeys(("A repeat", "A repeat, 95 %"), TERMS["signs"]["a repeat"])}  # fmt: skip

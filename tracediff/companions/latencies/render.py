@@ -10,7 +10,7 @@ from tracediff.companions.model import Latencies, LatencyRun, LatencySide
 from tracediff.companions.render import table
 from tracediff.errors import some
 from tracediff.model import Check
-from tracediff.report import units, values, words
+from tracediff.report import grammar, units, values, words
 from tracediff.report.amounts import LISTED, NAMED, PAGE
 from tracediff.report.blocks import (
     Block,
@@ -34,9 +34,7 @@ from tracediff.report.pictures.style import HALF_NARROW, Later, Layout, Sheet
 TITLE = "Latencies without a profiler"
 LABELS = {"mean": "mean", "median": "median", "p90": "p90", "p99": "p99", "min": "minimum"}
 TERMS = terms([
-    ("figures", "A figure of a side is the mean over its runs of that figure in each run, warm-up left out. The verdict is that of the mean."),
-    ("95 % interval", "Over runs, where both sides have repeats; within the runs, noise between runs left out, where they have not."),
-    ("~", "Within noise: the percentage would mislead."),
+    *grammar.TERMS["latencies"].items(),
     *((word, meaning) for key, (word, meaning) in words.LEVELS.items() if key != "exact"),
 ])  # fmt: skip
 _LAYOUTS = (Layout("wide-figure", 500.0), HALF_NARROW)

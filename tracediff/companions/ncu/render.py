@@ -12,7 +12,7 @@ from tracediff.companions import words as text
 from tracediff.companions.model import Ncu, NcuKernel, NcuRow, NcuSide
 from tracediff.companions.ncu.metrics import BY_KEY, GROUPS, METRICS, Metric
 from tracediff.companions.render import table
-from tracediff.report import names, units, values
+from tracediff.report import grammar, names, units, values
 from tracediff.report.amounts import LIMIT
 from tracediff.report.blocks import Block, Cell, Line, Section, Strong, Table, Tone, facts, notes, terms
 from tracediff.report.grammar import say
@@ -26,13 +26,7 @@ SAME = "same"
 LIMITS = {"grid": "grid (less than one wave)", "shared_mem": "shared memory"}
 CHANGES = ("faster", "slower", "no_clear_change", "added", "removed", "not_collected")
 MOVED = ("faster", "slower")
-TERMS = terms([
-    ("bound by", "Below 60 % of the peak of both compute and memory: latency. Else the higher of the two; both where they are less than 10 points apart."),
-    ("no clear change", "Less than 3 %, or the durations of the launches of both sides overlap."),
-    ("ratio", "The ratio of durations is that of the instructions, times that of the cycles per instruction, times that of the clock."),
-    ("rules", "A rule says what changed along with the time, in the direction that goes with it. Counters cannot prove what caused what."),
-    ("not collected", "The file does not say. It is not zero."),
-])  # fmt: skip
+TERMS = terms(grammar.TERMS["ncu"].items())
 
 
 class Figure(msgspec.Struct, frozen=True):

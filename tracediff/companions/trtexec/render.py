@@ -24,7 +24,7 @@ from tracediff.companions.words import part as part_of
 from tracediff.errors import some
 from tracediff.kernels.myelin import describe
 from tracediff.model import Evidence
-from tracediff.report import names, units, values
+from tracediff.report import grammar, names, units, values
 from tracediff.report.amounts import LIMIT, NAMED
 from tracediff.report.blocks import Block, Cell, Line, Section, Tone, notes, part, terms
 from tracediff.report.blocks import Figure as Drawing
@@ -41,13 +41,7 @@ MATCHES = {
     "split": "split", "regrouped": "regrouped", "added": "added", "removed": "removed",
 }  # fmt: skip
 _NOTABLE = ("fused", "split", "regrouped", "similar", "added", "removed")
-TERMS = terms([
-    ("likely", "Beyond the run-to-run noise that is assumed with one run a side: 2 % of a GPU time, at least 1 us. Several runs a side measure it."),
-    ("percentile", "By trtexec's own rule: the value with that part of the iterations at or below it, no interpolation."),
-    ("match", "Layers are matched by name, then by the layers of the network that their names or their ONNX metadata hold: fused (n to 1), split (1 to n), regrouped (n to m), similar (one, with parts gained or lost)."),
-    ("sum of the layers", "The profiler times each layer by itself: the sum is not the GPU compute time of the whole."),
-    ("–", "Not in the files. It is not zero."),
-])  # fmt: skip
+TERMS = terms(grammar.TERMS["trtexec"].items())
 
 
 class Figure(msgspec.Struct, frozen=True):
